@@ -139,7 +139,7 @@ class DirectoryLock:
             self._lease.release()
             self._lease = None
         if self._descriptor is not None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # the descriptor is free even so
                 self._calls.close(self._descriptor)
             self._descriptor = None
 

@@ -138,7 +138,7 @@ class Lease:
                 self._renewed = began
 
     def _see_who(self) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the next renewal looks again
             found = self._store.read_version(LEASE_NAME)
             if found is None:
                 self._version = None  # deleted by hand: made again

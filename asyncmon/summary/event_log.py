@@ -65,7 +65,7 @@ class Tap:
         """Remove and return all entries, and serialized events. Thread-safe."""
         self._bytes = 0
         taken: list[Entry | bytes] = []
-        with suppress(IndexError):
+        with suppress(IndexError):  # at the end; another thread may clear the deque at any time
             while True:
                 taken.append(self._events.popleft())
         return taken

@@ -58,7 +58,8 @@ class DaemonExecutor(Executor):
             RuntimeError: as :meth:`submit`.
         """
         loop = asyncio.get_running_loop()
-        if _watches_calls(type(loop)):  # type: ignore[arg-type]  # mypy: a class has no hash
+        kind: Any = type(loop)
+        if _watches_calls(kind):
             return loop.run_in_executor(self, fn, *args)
         self._start_thread()
         future: asyncio.Future[T] = loop.create_future()
@@ -88,12 +89,10 @@ class DaemonExecutor(Executor):
 
 
 @cache
-def _watches_calls(kind: type) -> bool:
-    """Return whether a loop replaces ``run_in_executor``. One with virtual time counts the calls.
-
-    That of uvloop only copies asyncio's.
-    """
-    own = kind.run_in_executor  # type: ignore[attr-defined]  # the class of a loop
+def _watches_calls(kind: type[asyncio.AbstractEventLoop]) -> bool:
+    """Return whether a loop replaces ``run_in_executor``. One with virtual time counts the calls."""
+    own: object = kind.run_in_executor
+    # That of uvloop only copies asyncio's.
     return own is not asyncio.BaseEventLoop.run_in_executor and kind.__module__ != "uvloop"
 
 

@@ -61,7 +61,7 @@ def indexing_op(
         if known is None or x.shape == () or spec.shape is None or len(spec.shape) > 1:
             return spec
         values = [constant_of(other) for other in inputs]
-        with suppress(InvalidArgumentError):
+        with suppress(InvalidArgumentError):  # outside of the vector: the run raises it
             if all(value is not None for value in values):
                 found = np.array(known, object)[index((len(known),), *values, **attrs)]
                 return Spec(spec.dtype, spec.shape, dims=tuple(np.ravel(found).tolist()))
@@ -323,10 +323,8 @@ def _pad_rule(x: Spec, paddings: Spec, *_constant: Spec, known: _Rows = (), **_a
         return Spec(x.dtype, None if rank is None else (None,) * rank)
     widths = known if paddings.value is None else _widths(paddings.value)
     pairs = zip(x.shape, widths, strict=True)
-    return Spec(
-        x.dtype,
-        tuple(None if None in (n, a, b) else a + n + b for n, (a, b) in pairs),  # type: ignore[operator]  # none is None
-    )
+    dims = [None if n is None or a is None or b is None else a + n + b for n, (a, b) in pairs]
+    return Spec(x.dtype, tuple(dims))
 
 
 def _known_rows(paddings: Any) -> _Rows:

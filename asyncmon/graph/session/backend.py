@@ -195,7 +195,7 @@ class DirectBackend:
         known = self._step_slot
         if known is None or known[0] != self.graph.version:
             slot = 0
-            with contextlib.suppress(InvalidArgumentError):
+            with contextlib.suppress(InvalidArgumentError):  # of another dtype or shape in the state
                 slot = self._counter_slot() or 0
             known = self._step_slot = (self.graph.version, slot)
         value = self.store.values[known[1]] if known[1] else None

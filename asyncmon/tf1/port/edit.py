@@ -288,7 +288,7 @@ class Editor:
         if empty and not isinstance(outer, ast.Module):
             source.replace_node(node, "pass")
         elif source.is_alone(node):
-            end = source.starts[node.end_lineno]  # type: ignore[attr-defined]
+            end = source.starts[node.end_lineno]  # type: ignore[attr-defined]  # of a statement
             source.replace(source.line_start(source.start(node)), end, "")
         else:
             after = source.code[source.end(node) :]

@@ -66,8 +66,9 @@ class Program:
         path = path.resolve()
         if path not in self.sources:
             try:
-                self.sources[path] = Source(path.read_bytes() if data is None else data, path)
-                self.types.sources.append(self.sources[path])  # type: ignore[arg-type]
+                found = Source(path.read_bytes() if data is None else data, path)
+                self.sources[path] = found
+                self.types.sources.append(found)
             except SyntaxError as error:
                 self.sources[path] = None
                 self.errors[path] = error
