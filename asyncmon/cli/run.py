@@ -33,8 +33,8 @@ exit status: 0 done; 75 stopped by a signal and saved: run it again; 1 an error,
 saved; 130 aborted by a second Ctrl-C; 2 invalid arguments or settings."""
 
 
+# Settings of a session that a function can take by themselves.
 _PASSED = ("resume", "stop_grace_period_secs")
-"""Settings of a session that a function can take by themselves."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -14,8 +14,8 @@ OWN = ""
 """The place of the session itself."""
 
 _RESOURCES = ("queue", "reader")  # attributes: the first input is a resource
+# Ops that use a part of a variable.
 _PARTIAL = frozenset({"GatherV2", "GatherNd", "Shape", "ShapeN", "Size", "Rank"})
-"""Ops that use a part of a variable."""
 
 
 class Placement:

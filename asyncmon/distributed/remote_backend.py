@@ -35,8 +35,8 @@ logger = logging.getLogger(__name__)
 _CALLED_SECS = 0.1  # between two polls of a job while functions of this process run for it
 _OWN_PROCESS_SECS = 0.3  # to close the session of a child process, which is ended afterwards
 _ATTEND_PAUSE_SECS = 0.1  # after a failure of the request that stays pending
+# The jobs whose response has the global step. Other responses may be older than that of a run.
 _CHANGE = ("run", "load")
-"""The jobs whose response has the global step. Other responses may be older than that of a run."""
 
 
 class Channel(Protocol):

@@ -143,8 +143,8 @@ class Evaluations(SessionRunHook):
                 await settled(listener(step, metrics))
 
 
+# A state, and the averages that are evaluated with it.
 _Captured = tuple[list[Captured], Mapping[str, Any] | None]
-"""A state, and the averages that are evaluated with it."""
 
 
 class EvalHook(Evaluations):

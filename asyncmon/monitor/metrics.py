@@ -257,6 +257,7 @@ _PIPELINE_VALUES = (
     "failures", "lost", "mean_age", "learner_wait_secs", "workers_wait_secs",
 )  # fmt: skip
 
+# The metrics with the labels of a session only: kind, description and options by name.
 _PLAIN: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "steps": (prometheus.Counter, "Global steps that runs completed.", {}),
     "global_step": (prometheus.Gauge, "The global step.", {}),
@@ -274,7 +275,6 @@ _PLAIN: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "checkpoint_failures": (prometheus.Counter, "Saves that failed.", {}),
     "recoveries": (prometheus.Counter, "Sessions that replaced one that failed.", {}),
 }  # fmt: skip
-"""The metrics with the labels of a session only: kind, description and options by name."""
 
 
 class _Families:

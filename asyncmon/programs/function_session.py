@@ -359,5 +359,5 @@ def _references_of_unshared() -> int:
     return max(state._references().values())
 
 
+# The count of references to an array that is in one place of the state only, on this interpreter.
 _UNSHARED = _references_of_unshared()
-"""The count of references to an array that is in one place of the state only, on this interpreter."""

@@ -36,9 +36,9 @@ from asyncmon.system.error_text import phrase, text_of
 
 logger = logging.getLogger(__name__)
 
+# Errors of a save that the next one has, too: a name that is too long, another process that saves into
+# the directory, a variable without a value.
 _OF_PROGRAM = (CancelledError, FailedPreconditionError, InvalidArgumentError, UnimplementedError)
-"""Errors of a save that the next one has, too: a name that is too long, another process that saves into
-the directory, a variable without a value."""
 
 
 class Tasks(Protocol):
@@ -271,7 +271,7 @@ class SaveOrders:
     #   in _pending, and last     step, _fingerprints  is_recorded           out of _pending
     #                             if it is the newest
     #
-    #   follow() makes the report in a task, which waits for the one before it, _last: reports come in
+    #   follow() makes the report in a task, which waits for the previous one, _last: reports come in
     #   the order of the saves. A recovery cancels these tasks. Their orders stay in _pending, and the
     #   next session's begin() has them reported.
 

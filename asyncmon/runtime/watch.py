@@ -27,8 +27,8 @@ FIRST_SECS = 1800.0
 DEAD_SECS = 1.0
 """A training has died if nothing follows for this time after the error of a run."""
 
+# Calls that a session makes beside the training.
 _BESIDE: tuple[Kind, ...] = ("evaluation", "listener", "before_save", "sample")
-"""Calls that a session makes beside the training."""
 
 _WATCHED: tuple[Kind, ...] = (*RUNS, "data")
 
@@ -55,8 +55,8 @@ class RunWatch:
         self._describe = describe
         self._secs: deque[float] = deque(maxlen=20)  # for a step, as the last looks have found it
         self._step: tuple[int, float] | None = None  # the step of the last look that found a new one
+        # The calls that the last look has found: their number, and when it was found first.
         self._seen: dict[CallScope, tuple[int, float]] = {}
-        """The calls that the last look has found: their number, and when it was found first."""
         self._warned: set[tuple[CallScope, int]] = set()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._said_dead = self._has_ended = False

@@ -20,8 +20,8 @@ logger = logging.getLogger(__name__)
 _MANY = 64
 _HELD_SECS = 0.25
 _WATCHED = 8
+# Matches the texts of Python and of this package about a coroutine that is used as a value.
 _ON_COROUTINE = re.compile(r"'coroutine'|(not|feed a) coroutine|coroutine\.__|<coroutine object")
-"""Matches the texts of Python and of this package about a coroutine that is used as a value."""
 
 
 class ForgottenAwait:

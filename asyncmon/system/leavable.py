@@ -57,5 +57,5 @@ def next_awaited(coro: Any) -> Any:
     return awaited
 
 
+# Coroutines that were left behind: their collection would throw GeneratorExit into them.
 _left: list[Any] = []
-"""Coroutines that were left behind: their collection would throw ``GeneratorExit`` into them."""

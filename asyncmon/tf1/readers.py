@@ -477,6 +477,7 @@ def _fixed(
         skipped, rest = max(taken - len(rest), 0), rest[taken:]
 
 
+# The function of each kind of reader, and whether each file is one record.
 _FORMATS: dict[str, tuple[Callable[..., Iterable[Sequence[Record]]], bool]] = {
     "TFRecord": (_tfrecords, False),
     "TextLine": (_lines, False),
@@ -484,7 +485,6 @@ _FORMATS: dict[str, tuple[Callable[..., Iterable[Sequence[Record]]], bool]] = {
     "Identity": (lambda path: [[(path.encode(), path.encode())]], True),
     "FixedLengthRecord": (_fixed, False),
 }
-"""The function of each kind of reader, and whether each file is one record."""
 
 for _kind in _FORMATS:  # the output of the reader's node only connects its ops
     register(OpDef(f"{_kind}ReaderV2", lambda: np.array("reader", object), lambda: _STRING))

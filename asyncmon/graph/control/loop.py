@@ -276,8 +276,8 @@ def _popped(arrays: list[Any]) -> tuple[Any, int]:
     return array, getrefcount(array)
 
 
+# The number of references to an array without any other reference or view.
 _ALONE = _popped([np.empty(0)])[1]
-"""The number of references to an array without any other reference or view."""
 
 
 def _live(op: Operation, used: Collection[Tensor]) -> Live:

@@ -32,8 +32,7 @@ newaxis = None
 
 
 # --- indexing ops and their adjoint -------------------------------------------------------------------
-_INDEX: dict[str, Callable[..., Index]] = {}
-"""The function that returns the index, by op type."""
+_INDEX: dict[str, Callable[..., Index]] = {}  # the function that returns the index, by op type
 
 
 def indexing_op(
@@ -285,8 +284,7 @@ def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: Any =
 
 
 # --- pad ----------------------------------------------------------------------------------------------
-_Rows = tuple[tuple[int | None, int | None], ...]
-"""Paddings, None for tensors."""
+_Rows = tuple[tuple[int | None, int | None], ...]  # paddings, None for tensors
 
 
 def _pad(x: Array, paddings: Array, constant: Array, *, known: _Rows = ()) -> Array:

@@ -33,8 +33,8 @@ from asyncmon.system.snapshot import HeldArray, Snapshot
 
 logger = logging.getLogger(__name__)
 
+# Whether to stop, to take a snapshot, and to end; the run, and its negative.
 _Numbers = tuple[int, int, int, int, int]
-"""Whether to stop, to take a snapshot, and to end; the run, and its negative."""
 _STOP, _SNAPSHOT = (1, 0, 0, 0, 0), (0, 1, 0, 0, 0)
 _DONE, _FAILED = (1, 0, 1, 0, 0), (1, 0, 2, 0, 0)
 

@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 LEAST_GRACE_SECS = 0.1
 """The shortest grace period."""
 
+# Calls without a grace period: a stop or a signal ends them at once, or they end with another call.
 _NOT_TIMED = ("data", "pause", "retry", "waiting", "evaluation", "before_save", "listener")
-"""Calls without a grace period: a stop or a signal ends them at once, or they end with another call."""
 
 NO_REASON = "a stop was requested"
 

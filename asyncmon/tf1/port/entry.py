@@ -14,8 +14,8 @@ from asyncmon.tf1.port.source import COMPREHENSIONS, Source, binds, dotted, is_g
 
 _CANCELLED = "asyncio.CancelledError"
 _NAMES = ("main", "async_main", "run_main", "main_")
+# Builtins that are about the names of the module when they are called in it without an argument.
 _OF_MODULE = {"locals": "globals()", "vars": "globals()", "dir": "sorted(globals())"}
-"""Builtins that are about the names of the module when they are called in it without an argument."""
 
 
 class Entry:

@@ -53,8 +53,7 @@ _BINDING = (
     ast.Return, ast.Call,
 )  # fmt: skip
 _ROUNDS = 8
-_LONGEST = 60
-"""The length of a path that does not grow: ``x = x.next()`` has no end."""
+_LONGEST = 60  # the length of a path that does not grow: x = x.next() has no end
 
 
 class Types:

@@ -16,8 +16,7 @@ from asyncmon.tf1.port.plan import Plan
 from asyncmon.tf1.port.source import Note, Source, parsed
 from asyncmon.tf1.port.threads import Threads
 
-_UP = 3
-"""How many folders above the one of a file may have the modules that it imports."""
+_UP = 3  # how many folders above the one of a file may have the modules that it imports
 
 
 @dataclass(frozen=True)
