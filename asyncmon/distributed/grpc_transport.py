@@ -68,11 +68,9 @@ _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"  # in the details of a failed handshake
 
 
 def both_sides(rpc: RPCOptions) -> list[tuple[str, int]]:
-    """Return the options of both sides: a connection silent for ``timeout_secs`` is closed.
-
-    A ping is sent after half of that time and its answer awaited for a third. ``keepalive_timeout_ms``
-    alone does not end a connection before a minute has passed.
-    """
+    """Return the options of both sides: a connection silent for ``timeout_secs`` is closed."""
+    # A ping is sent after half of that time, and its answer awaited for a third. keepalive_timeout_ms
+    # alone does not end a connection before a minute has passed.
     ms = int(rpc.timeout_secs * 1000)
     return [
         ("grpc.max_receive_message_length", 4 * CHUNK),
