@@ -374,11 +374,9 @@ class SaveOrders:
             raise error
 
     def may_survive(self, order: Order) -> bool:
-        """Return whether the error of a save is one of its disk or store, and is to be survived.
-
-        An error of the program is not, nor one of its session, which is recovered from.
-        """
+        """Return whether the error of a save is one of its disk or store, and is to be survived."""
         error = order.handle.error
+        # None of the program, and none of its session, from which a run recovers: it is not captured.
         is_outside = isinstance(error, OSError | OpError) and not isinstance(error, _OF_PROGRAM)
         return self._survives and is_outside and order.handle.captured
 
