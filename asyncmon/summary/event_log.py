@@ -201,11 +201,9 @@ class EventLog:
         return not self._started or self._last_step >= first
 
     def start_step(self, first: int | None) -> int:
-        """Return the step for the ``START`` of a session that begins with a step.
-
-        Readers drop the points from there on. Points added before the session belong to this
-        run, and are kept.
-        """
+        """Return the step for the ``START`` of a session that begins with a step."""
+        # Readers drop the points from there on. Points added before the session belong to this run, and
+        # are kept.
         return first or 0 if self._started else max(first or 0, self._kept_step + 1)
 
     def session(self, writer: Any, session_log: SessionLog, step: int | None) -> None:
