@@ -284,10 +284,8 @@ def _gathered(own: Any, group: Any) -> list[Any]:
 def _broadcast(
     state: dict[str, Any] | None, group: Any, keep: Callable[[str, Any], Any] | None
 ) -> dict[str, Any]:
-    """Return what rank 0 gives, entry by entry: of sharded ones the others keep their pieces only.
-
-    The ranks of one job trust each other.
-    """
+    """Return what rank 0 gives, entry by entry: of sharded ones the others keep their pieces only."""
+    # Unpickled: the ranks of one job trust each other.
     found = {}
     for name in _broadcast_one(None if state is None else list(state), group):
         content = _broadcast_one(None if state is None else state[name], group)
