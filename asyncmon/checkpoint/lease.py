@@ -109,8 +109,9 @@ class Lease:
                 ):
                     logger.warning(
                         "The lease of %r is taken over from a process that has ended: %s.",
-                        self._store.directory, found.data.decode(errors="replace"),
-                    )  # fmt: skip
+                        self._store.directory,
+                        found.data.decode(errors="replace"),
+                    )
                     return self._store.put_version(LEASE_NAME, self._content(), found.version)
             portable.pause(min(_POLL_SECS, EXPIRE_SECS / 10))
 

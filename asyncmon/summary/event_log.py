@@ -231,8 +231,9 @@ class EventLog:
             if not self._counted:
                 logger.warning(
                     "The disk of %r is behind, and events are dropped. %r counts them.",
-                    self.file.directory, DROPPED_TAG,
-                )  # fmt: skip
+                    self.file.directory,
+                    DROPPED_TAG,
+                )
             self._counted = dropped = self.sink.dropped
             step = records[-1][1] if records else 0
             records.append((clock.wall(), step, DROPPED_TAG, float(dropped), scalar_fields))

@@ -86,8 +86,9 @@ def _softmax_xent_gradient(op: Operation, grad: Tensor | None, grad_back: Tensor
     return [unbroadcast(by_logits, logits, labels), unbroadcast(by_labels, labels, logits)]
 
 
-register(OpDef("SoftmaxCrossEntropyWithLogits", _softmax_xent, _softmax_xent_rule,
-    _softmax_xent_gradient))  # fmt: skip
+register(
+    OpDef("SoftmaxCrossEntropyWithLogits", _softmax_xent, _softmax_xent_rule, _softmax_xent_gradient)
+)
 
 
 def softmax_cross_entropy_with_logits_v2(

@@ -267,8 +267,9 @@ def _mask_rule(x: Spec, mask: Spec, *, axis: int) -> Spec:
     return Spec(x.dtype, (*x.shape[:axis], None, *x.shape[after:]))
 
 
-indexing_op("BooleanMask", lambda shape, mask, *, axis: (*[builtins.slice(None)] * axis, mask),
-    _mask_rule)  # fmt: skip
+indexing_op(
+    "BooleanMask", lambda shape, mask, *, axis: (*[builtins.slice(None)] * axis, mask), _mask_rule
+)
 
 
 def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: Any = None) -> Tensor:

@@ -39,8 +39,9 @@ class ThreadBudget:
             logger.warning(
                 "intra_op_parallelism_threads=%d has no effect: the threads of torch are shared by the "
                 "process, and an open session has set %d. Give all sessions of a service one number.",
-                count, self._count,
-            )  # fmt: skip
+                count,
+                self._count,
+            )
         self._users += 1
         is_given_back = False
 

@@ -31,7 +31,7 @@ from asyncmon.tf1.port.kinds import (
     Thread,
     one,
     union,
-)  # fmt: skip
+)
 from asyncmon.tf1.port.source import (
     BUILTINS,
     DEFS,
@@ -40,7 +40,7 @@ from asyncmon.tf1.port.source import (
     Source,
     argument,
     decorators,
-)  # fmt: skip
+)
 
 MANAGERS = frozenset({"contextmanager", "asynccontextmanager"})
 PROPERTIES = frozenset({"property", "cached_property", "lazy_property"})
