@@ -132,13 +132,13 @@ class Lease:
             try:
                 self._version = self._store.put_version(LEASE_NAME, self._content(), self._version)
             except FileExistsError:
-                self._see_who()
+                self._read_owner()
             except OSError as error:  # tried again, until the lease expires
                 logger.warning("The lease of %r was not renewed: %s", self._store.directory, error)
             else:
                 self._renewed = began
 
-    def _see_who(self) -> None:
+    def _read_owner(self) -> None:
         with contextlib.suppress(OSError):  # the next renewal looks again
             found = self._store.read_version(LEASE_NAME)
             if found is None:

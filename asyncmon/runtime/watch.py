@@ -59,7 +59,7 @@ class RunWatch:
         self._seen: dict[CallScope, tuple[int, float]] = {}
         self._warned: set[tuple[CallScope, int]] = set()
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._said_dead = self._has_ended = False
+        self._is_reported_dead = self._has_ended = False
 
     def start(self) -> None:
         """Look from now on, in the running loop."""
@@ -132,7 +132,7 @@ class RunWatch:
         if self._has_ended:  # the close has interrupted the run
             return
         self.last_error = error
-        if not self._said_dead:
+        if not self._is_reported_dead:
             self._later("dead", DEAD_SECS, self._look_for_end, error, self._progress())
 
     def _look_for_end(self, error: Exception, before: tuple[int | None, int]) -> None:
@@ -142,7 +142,7 @@ class RunWatch:
         if any(scope.kind not in _BESIDE for scope in self._stops.scopes.open):
             self._later("dead", DEAD_SECS, self._look_for_end, error, before)  # some task continues
             return
-        self._said_dead = True
+        self._is_reported_dead = True
         logger.warning(
             "A run has failed%s, and nothing has run or closed the session since: %s. Where the task "
             "that trains has died with it, start it by sess.coord.create_task: its error then stops "
