@@ -15,7 +15,6 @@ from asyncmon.graph.core.indexed_slices import IndexedSlices
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.shape import merge
-from asyncmon.graph.nn.losses import l2_loss
 from asyncmon.graph.ops.basic import cast
 from asyncmon.graph.ops.elementwise import add_n, logical_or, maximum, sqrt, square
 from asyncmon.graph.ops.reduce import reduce_sum
@@ -114,7 +113,8 @@ def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor:
     if not tensors:
         return convert_to_tensor(0.0, name=name or "global_norm")
     with name_scope(name, "global_norm", tensors):
-        return sqrt(add_n([l2_loss(t) for t in tensors]) * 2, "global_norm")
+        halves = [create_op("L2Loss", (t,)) for t in tensors]
+        return sqrt(add_n(halves) * 2, "global_norm")
 
 
 def _values(t: Any) -> Tensor:
