@@ -267,9 +267,9 @@ class Order:
 class SaveOrders:
     """The saves that one hook or service has ordered, and their reports: log line, event, listeners."""
 
-    #   order() ----------------> commit ------------> log line, event ----> listeners
-    #   in _pending, and last     step, _fingerprints  is_recorded           out of _pending
-    #                             if it is the newest
+    #   order() ----------------> commit, log line, event ------> listeners ----> reported
+    #   in _pending, and last     is_recorded; step and                           out of _pending
+    #                             _fingerprints, of the newest
     #
     #   follow() makes the report in a task, which waits for the previous one, _last: reports come in
     #   the order of the saves. A recovery cancels these tasks. Their orders stay in _pending, and the
