@@ -19,16 +19,19 @@ class Leavable:
 
 @coroutine
 def leavable(owner: Leavable, awaitable: Awaitable[Any]) -> Generator[Any, Any, Any]:
-    """Return ``await awaitable``, unless ``owner.is_left`` is set before a cancellation."""
+    """Return ``await awaitable``, unless ``owner.is_left`` is set before a cancellation.
+
+    A coroutine that catches each ``CancelledError`` cannot be ended from outside, and its caller waits
+    with it. This stands between the two, and raises the cancellation in the caller alone. The coroutine
+    stays where it is for ever; nothing of it runs any more.
+    """
     inner: Any = awaitable
     if awaitable.__class__ is CoroutineType:
         proceed = inner.send
     else:
         inner = awaitable.__await__()
         proceed = lambda _: next(inner)  # noqa: E731 -- an iterator need not have send
-    # A coroutine that catches each CancelledError cannot be ended from outside, and its caller waits
-    # with it. This does what `yield from` does, but once the owner leaves it raises the cancellation in
-    # the caller alone. The coroutine stays where it is for ever; nothing of it runs any more.
+    # What `yield from` does, but for the exceptions that come when the owner leaves.
     try:
         waits_for = proceed(None)
         while True:
@@ -54,5 +57,5 @@ def next_awaited(coro: Any) -> Any:
     return awaited
 
 
-# Coroutines that were left behind: their collection would throw GeneratorExit into them.
 _left: list[Any] = []
+"""Coroutines that were left behind: their collection would throw ``GeneratorExit`` into them."""
