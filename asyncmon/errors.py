@@ -92,6 +92,7 @@ class OpError(Exception):
     op: Any = None
     """The operation that failed, or None if it is unknown."""
     _node_def: Any = None
+    _is_located = False  # whether a session has added the operation to the message
 
     def __init__(
         self,

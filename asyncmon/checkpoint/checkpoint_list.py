@@ -42,13 +42,10 @@ class CheckpointList:
         ]
 
     def plan(self, new: Kept, retention: Retention) -> Decision:
-        """Return which checkpoints stay after a commit.
-
-        A new checkpoint of a state that was captured earlier than others precedes them.
-        """
+        """Return which checkpoints stay after a commit."""
         key = locations.split(new.path)
         kept = [one for one in self.kept if locations.split(one.path) != key]
-        place = len(kept)
+        place = len(kept)  # before the checkpoints of states that were captured later
         while place and kept[place - 1].number > new.number:
             place -= 1
         if self.preserved is not None:

@@ -247,9 +247,6 @@ def _up_to(count: int, chunks: Iterator[bytes | memoryview]) -> Iterator[bytes |
 def request(call: Callable[[], T]) -> T:
     """Make a request to a store. Blocking.
 
-    obstore cannot interrupt one: the request of a save that was stopped, in a store that does not
-    answer, is abandoned in its thread, where it ends by its time-outs.
-
     Raises:
         OSError: with the status and the code of the store's answer.
     """
@@ -257,6 +254,8 @@ def request(call: Callable[[], T]) -> T:
     if control is None:
         with _os_errors():
             return call()
+    # obstore cannot interrupt one. The request of a save that was stopped, to a store that does not
+    # answer, is abandoned in its thread, where it ends by its time-outs.
     job = _threads.get().submit(contextvars.copy_context().run, call)
     while True:
         with contextlib.suppress(FutureTimeoutError), _os_errors():

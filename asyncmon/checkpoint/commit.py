@@ -161,7 +161,7 @@ def remove(store: Store, lock: DirectoryLock, basename: str) -> bool:
         if any(store.is_read(file) for file in files):
             return False
         journal = beside(name)
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError):  # there is no manifest any more
             store.rename(name, journal)
         _delete(store, [*sorted(files), journal])
     return True
@@ -210,7 +210,7 @@ def _complete_state(store: Store, journal: Manifest) -> None:
     for name, text in program[_STATE].items():
         if not is_file_name(name) or not is_state(text.encode()):
             continue
-        with contextlib.suppress(NotRegularFileError):
+        with contextlib.suppress(NotRegularFileError):  # a directory or a pipe is in its place
             if _checksum(_content(store, name)) == program[_BEFORE].get(name):
                 logger.warning("A save of %r was interrupted: completing it.", store.directory)
                 store.put({name: text.encode()})
@@ -285,7 +285,7 @@ def _manifest(store: Store, name: str) -> Manifest | None:
 
 def _decoded(content: bytes, name: str) -> Manifest | None:
     file = name.removeprefix(BESIDE).partition("-")[2] if name.startswith(BESIDE) else name
-    with contextlib.suppress(DataLossError):
+    with contextlib.suppress(DataLossError):  # damaged: it names no files
         return Manifest.decode(content, file.removesuffix(".json"))
     return None
 
@@ -312,7 +312,7 @@ def _finish(store: Store, journal: str, files: Iterable[str]) -> None:
     if not left:
         _delete_unread(store, [journal])
     else:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the journal stays as it is, for the next saver
             store.put({journal: _journal(left, {})})
 
 

@@ -139,7 +139,7 @@ class DirectoryLock:
             self._lease.release()
             self._lease = None
         if self._descriptor is not None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # the descriptor is free even so
                 self._calls.close(self._descriptor)
             self._descriptor = None
 
@@ -155,10 +155,7 @@ def two_trainers(directory: str) -> ValueError:
 
 
 def is_held(directory: str) -> bool | None:
-    """Return whether a process holds the lock of a local directory; None if that is unknown. Blocking.
-
-    The lock is taken for some microseconds, for which :meth:`DirectoryLock.acquire` waits.
-    """
+    """Return whether a process holds the lock of a local directory; None: unknown. Blocking."""
     calls, shared = system_calls.get(), os.name != "nt"  # Windows has no shared locks
     flags = (os.O_RDONLY if shared else os.O_RDWR) | portable.NO_FOLLOW | portable.NO_WAIT
     try:
@@ -168,7 +165,7 @@ def is_held(directory: str) -> bool | None:
     except OSError:
         return None
     try:
-        calls.lock(descriptor, shared=shared)
+        calls.lock(descriptor, shared=shared)  # for some microseconds, for which acquire() waits
     except BlockingIOError:
         return True
     except OSError:

@@ -83,9 +83,6 @@ async def first_whole(
 ) -> tuple[str, T] | None:
     """Try the checkpoints of a directory, the newest first; return the first path and its result.
 
-    Another process may delete a checkpoint before it is opened. It has then replaced the state file
-    before, which is read again.
-
     Args:
         checkpoint_dir: a path or URL.
         latest_filename: the name of the state file, ``checkpoint`` by default.
@@ -96,6 +93,8 @@ async def first_whole(
     directory = os.fspath(checkpoint_dir)
     place, store = await in_thread(Directory.of, directory), locations.open_store(directory)
     name = latest_filename or STATE_NAME
+    # Another process may delete a checkpoint before it is opened. It has then replaced the state file
+    # before, which is read again.
     for _ in range(_LOOKS):
         before, text = await in_thread(place.look, store, name)
         everything = for_restore and latest_filename is None
@@ -239,12 +238,10 @@ def main_file(store: Store, basename: str) -> str | None:
 
 
 def main_files(names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the names of manifests and TensorFlow's indexes, each with its base name.
-
-    Other JSON files are yielded, too: only the content shows that a file is no manifest.
-    """
+    """Yield the names of manifests and TensorFlow's indexes, each with its base name."""
     for name in names:
         basename, _, ending = name.rpartition(".")
+        # Only the content shows that a JSON file is no manifest.
         if ending in {"json", "index"} and not name.startswith(BESIDE):
             yield name, basename
 

@@ -109,8 +109,9 @@ class Lease:
                 ):
                     logger.warning(
                         "The lease of %r is taken over from a process that has ended: %s.",
-                        self._store.directory, found.data.decode(errors="replace"),
-                    )  # fmt: skip
+                        self._store.directory,
+                        found.data.decode(errors="replace"),
+                    )
                     return self._store.put_version(LEASE_NAME, self._content(), found.version)
             portable.pause(min(_POLL_SECS, EXPIRE_SECS / 10))
 
@@ -131,14 +132,14 @@ class Lease:
             try:
                 self._version = self._store.put_version(LEASE_NAME, self._content(), self._version)
             except FileExistsError:
-                self._see_who()
+                self._read_owner()
             except OSError as error:  # tried again, until the lease expires
                 logger.warning("The lease of %r was not renewed: %s", self._store.directory, error)
             else:
                 self._renewed = began
 
-    def _see_who(self) -> None:
-        with contextlib.suppress(OSError):
+    def _read_owner(self) -> None:
+        with contextlib.suppress(OSError):  # the next renewal looks again
             found = self._store.read_version(LEASE_NAME)
             if found is None:
                 self._version = None  # deleted by hand: made again

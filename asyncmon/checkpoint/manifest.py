@@ -238,10 +238,8 @@ def _check_pieces(entry: ShardedEntry, tensors: Mapping[str, TensorEntry]) -> No
 
 
 def check_texts(texts: Mapping[str, TextEntry]) -> None:
-    """Raise ValueError if arrays of strings take far more memory than their strings.
-
-    A manifest of a few bytes could name ``<U500000000``, which takes 2 GB for each string.
-    """
+    """Raise ValueError if arrays of strings take far more memory than their strings."""
+    # A manifest of a few bytes could name <U500000000, which takes 2 GB for each string.
     for name, entry in texts.items():
         if entry.dtype == "object":
             continue

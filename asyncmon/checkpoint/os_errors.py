@@ -62,11 +62,9 @@ _OF_FILES = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EFBIG
 
 
 def is_environment(error: OSError) -> bool:
-    """Return whether the process, the system or the network caused an error, and no file did.
-
-    Only a file that is missing, or in whose place is something else, is damage: a newest checkpoint
-    that cannot be read just now must not make a training resume from an older one.
-    """
+    """Return whether the process, the system or the network caused an error, and no file did."""
+    # Only a file that is missing, or in whose place is something else, is damage: a newest checkpoint
+    # that cannot be read just now must not make a training resume from an older one.
     return isinstance(error, ConnectionError) or error.errno not in {None, *_OF_FILES}
 
 

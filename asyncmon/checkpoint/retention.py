@@ -86,10 +86,8 @@ class Retention:
         return self.mark - self.every_hours * 3600
 
     def is_before(self, time: float, earlier: float) -> bool:
-        """Return whether the clock was set back: ``time`` was read after ``earlier``, but is before it.
-
-        Clocks of several machines differ: up to a minute is ignored.
-        """
+        """Return whether the clock was set back: ``time`` was read after ``earlier``."""
+        # Clocks of several machines differ: up to a minute is ignored.
         return math.isfinite(earlier) and earlier - time > min(60.0, self.every_hours * 3600)
 
     def marked(self, last_preserved: float) -> Retention:

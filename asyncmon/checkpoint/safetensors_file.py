@@ -64,7 +64,7 @@ def plain_files(store: Store, basename: str) -> list[str]:
 def main_plain_files(directory: str, names: Iterable[str]) -> list[str]:
     """Return the index among the files of a directory, or its main safetensors file, or else all.
 
-    The file of a save that was never committed is none: it may be incomplete. Blocking.
+    Blocking.
     """
     plain = sorted(filter(is_plain, names))
     for name in plain:
@@ -72,6 +72,7 @@ def main_plain_files(directory: str, names: Iterable[str]) -> list[str]:
             return [name]
     if _MAIN in plain:  # beside others, such as those of an adapter
         plain = [_MAIN]
+    # The file of a save that was never committed may be incomplete.
     return [] if is_url(directory) else [one for one in plain if not _is_own(directory, one)]
 
 

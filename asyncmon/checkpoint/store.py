@@ -105,7 +105,7 @@ def replace_files(store: Store, files: Mapping[str, bytes], before: Mapping[str,
     try:
         store.put(files)
     except BaseException:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the first error is raised
             for name, data in reversed(list(files.items())):  # the state file before the manifest
                 content = before.get(name)
                 if content is None:

@@ -29,9 +29,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--csv", action="store_true", help="print points as CSV with a header")
     output.add_argument(
-        "--json", action="store_true",
+        "--json",
+        action="store_true",
         help="print points as JSON lines; NaN and infinities are strings, as in protobuf's JSON",
-    )  # fmt: skip
+    )
 
 
 def run(options: argparse.Namespace) -> int:

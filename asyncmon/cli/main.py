@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given, own = given[:place], given[place + 1 :]
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # what its encoding lacks is printed as an escape
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # it flushes, and the reader may have gone
                 stream.reconfigure(errors="backslashreplace")
     script = Path(sys.argv[0]).name == "asyncmon"
     parser = argparse.ArgumentParser(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from typing import Any
 
 from asyncmon.checkpoint import KeepBest, prune
 from asyncmon.cli.output import add_json_option, write_json, write_table
@@ -60,8 +61,9 @@ def _keep(text: str) -> int:
 
 def _keep_best(text: str) -> KeepBest:
     metric, _, rest = text.partition(":")
+    mode: Any
     mode, _, count = rest.partition(":")
     try:
-        return KeepBest(metric, int(count or 1), mode or "min")  # type: ignore[arg-type]  # it checks
+        return KeepBest(metric, int(count or 1), mode or "min")
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None

@@ -33,23 +33,25 @@ exit status: 0 done; 75 stopped by a signal and saved: run it again; 1 an error,
 saved; 130 aborted by a second Ctrl-C; 2 invalid arguments or settings."""
 
 
+# Settings of a session that a function can take by themselves.
 _PASSED = ("resume", "stop_grace_period_secs")
-"""Settings of a session that a function can take by themselves."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
-        "target", nargs="?",
+        "target",
+        nargs="?",
         metavar="MODULE:FUNCTION",
         help="training.digits:main, also from the current directory",
-    )  # fmt: skip
+    )
     add("--config", metavar="FILE", help="settings in TOML: the target, its arguments, the session")
     add(
-        "--resume", metavar="auto|never|PATH",
+        "--resume",
+        metavar="auto|never|PATH",
         help="start from the newest checkpoint, from none, or from this one; passed to the function, "
         "for MonitoredTrainingSession(resume=...) (default: auto)",
-    )  # fmt: skip
+    )
     add(
         "--grace", type=positive_secs, metavar="SECS",
         help="the grace period after SIGTERM or Ctrl-C (default: that of the sessions, or 120)",

@@ -15,10 +15,10 @@ from asyncmon.runtime.hook_check import check_hooks
 from asyncmon.system.usage_error import UsageError
 from asyncmon.training import MonitoredTrainingSession
 
+# Arguments of a session that a file has no values for.
 _OBJECTS = {
     "scaffold", "chief_only_hooks", "config", "program", "signals", "recovery", "saver", "loggers",
 }  # fmt: skip
-"""Arguments of a session that a file has no values for."""
 
 SESSION_KEYS = [
     name for name in inspect.signature(MonitoredTrainingSession).parameters if name not in _OBJECTS

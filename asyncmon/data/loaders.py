@@ -2,14 +2,6 @@
 
 Nothing here imports torch. A loader is an object of the form of ``torch.utils.data.DataLoader``; one
 with ``state_dict()`` has that of torchdata's ``StatefulDataLoader``.
-
-A position within a pass of a plain loader has the states of its generators before the pass: the pass is
-read again in the same order, up to the position. With a sampler that splits a pass over ranks, such as
-``DistributedSampler``, it also has the number of ranks and the batch size: others continue after the
-same elements of the pass. One of a stateful loader has the loader's own state,
-and the present states of its generators, for the order of the next passes, which that state lacks. An
-iterator also draws from torch's default generator, which the steps may use too: a resumed pass
-does not change it.
 """
 
 from __future__ import annotations
@@ -24,6 +16,11 @@ from typing import Any
 
 from asyncmon.data.stage import Chunk, Mark, State, too_short
 
+# A position within a pass of a plain loader has the states of its generators before the pass: the pass
+# is read again in the same order, up to the position. With a sampler that splits a pass over ranks, it
+# also has the number of ranks and the batch size: others continue after the same elements of the pass.
+# One of a stateful loader has the loader's own state, and the present states of its generators, for the
+# order of the next passes, which that state lacks.
 _MEMBERS = "loader", "generators", "default", "reused"
 
 
@@ -71,6 +68,8 @@ class LoaderPosition:
 
     def begin(self) -> Iterator[Any]:
         """Return the iterator of the elements. Called in the thread that reads."""
+        # An iterator also draws from torch's default generator, which the steps may use, too. A resumed
+        # pass does not change it.
         loader, resumed, default = self._loader, self._resumed or {}, _default_generator()
         before: Any = None if default is None else default.get_state()
         goes_on = self.start > 0 or "default" in resumed

@@ -31,8 +31,7 @@ from asyncmon.system.clock import random_seed
 from asyncmon.system.files import in_thread
 from asyncmon.system.loop_budget import LoopBudget
 
-_TAIL = 2**32
-"""The segment number of the last draw of a pass, out of reach of the others."""
+_TAIL = 2**32  # the segment number of the last draw of a pass, out of reach of the others
 
 _LONG = 20_000  # a permutation longer than this is drawn in a thread
 
@@ -74,6 +73,12 @@ class Shuffle(Node):
 class _ShuffleStage(StageOver):
     """Elements are numbered from the first one from above; slots hold these numbers."""
 
+    #   from above --_came--> an element takes the slot _draws[_used], whose element is returned
+    #   _slots      the elements in the buffer        _numbers   theirs
+    #   _segment    the next one, of CHUNK draws from a generator of its own
+    #   _tail       after the last element from above: the slots that are left, in reverse
+    #   a position  _snapshot, the numbers at the start of a segment, and _since, returned since
+
     def __init__(self, above: Stage, buffer: int, seed: int, epoch: Epoch) -> None:
         super().__init__(above)
         self._buffer = buffer
@@ -81,15 +86,15 @@ class _ShuffleStage(StageOver):
         self._epoch = epoch
         self._slots: list[Any] = []
         self._numbers = array("q")
-        self._came = 0  # elements pulled from above
+        self._came = 0
         self._marks: deque[tuple[int, Mark]] = deque()  # the number at which each chunk began
-        self._segment = 0  # the next one to draw
-        self._draws: list[int] = []  # the slots to draw from in this segment
-        self._used = 0  # the number of draws used
-        self._tail: list[int] | None = None  # after the input ended: the remaining slots, reversed
+        self._segment = 0
+        self._draws: list[int] = []
+        self._used = 0
+        self._tail: list[int] | None = None
         self._resume_at = 0  # after resuming: earlier elements only fill slots
         self._snapshot = self._take_snapshot()
-        self._since = 0  # elements returned since the snapshot
+        self._since = 0
 
     def resume(self, state: State) -> None:
         """Resume from a snapshot. Its slots are filled again at the first pull."""

@@ -29,8 +29,7 @@ from asyncmon.system import clock
 Step = Callable[[], int | None]
 _Stop = dict[str, Any]  # as Stop.to_wire() makes it
 
-_STOPPED = 1000
-"""The number of stopped runs whose reasons are kept for sessions that return late."""
+_STOPPED = 1000  # the number of stopped runs whose reasons are kept for sessions that return late
 
 
 @dataclass(slots=True)

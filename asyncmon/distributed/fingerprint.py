@@ -48,12 +48,10 @@ class Fingerprint(msgspec.Struct, frozen=True):
     variables: Variables | None
 
     def differences(self, other: Fingerprint) -> list[str]:
-        """Return the differences of another fingerprint from this one, some at most, as text.
-
-        Only the tasks of jobs that hold variables count. Others may join, leave and move.
-        """
+        """Return the differences of another fingerprint from this one, some at most, as text."""
         found = []
         if self.cluster is not None and other.cluster is not None:
+            # Of jobs that hold variables: other tasks may join, leave and move.
             jobs = {DeviceSpec.from_string(place).job for place, *_ in (self.variables or {}).values()}
             mine, theirs = _places(self.cluster, jobs), _places(other.cluster, jobs)
             for place in sorted({*mine, *theirs}):

@@ -37,9 +37,6 @@ def graph_data(
 ) -> dict[str, Any]:
     """Return the operations of a graph from one number on, as plain data.
 
-    The operations are in buffers of their own, some in each: reading a buffer keeps Python's lock, so
-    a large one would hold the event loop from any thread.
-
     Args:
         graph: the graph.
         start: the number of operations that the other side has.
@@ -50,6 +47,8 @@ def graph_data(
         TypeError: an operation has an attribute that cannot be sent.
     """
     step, added = step_counter(graph), graph.get_operations()[start:]
+    # In buffers of their own, some in each: reading a buffer keeps Python's lock, so that a large one
+    # would hold the event loop from any thread.
     parts = [added[first : first + _TOGETHER] for first in range(0, len(added), _TOGETHER)]
     return {
         "start": start,

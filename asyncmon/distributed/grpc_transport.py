@@ -22,12 +22,10 @@ from asyncmon.distributed.wire import Buffer, Message, frame, unframe
 from asyncmon.errors import InvalidArgumentError, OpError, ResourceExhaustedError, UnavailableError
 from asyncmon.session_config import RPCOptions
 
+# Environment variables that gRPC reads when it is imported; those of the user win. Its handlers of
+# fork() abort a child that does not use gRPC, such as that of subprocess.Popen with a preexec_fn. It
+# logs the normal end of a connection (GOAWAY) as information.
 _SETTINGS = {"GRPC_ENABLE_FORK_SUPPORT": "0", "GRPC_VERBOSITY": "ERROR"}
-"""Environment variables that gRPC reads when it is imported; those of the user win.
-
-Its handlers of fork() abort a child that does not use gRPC, such as that of ``subprocess.Popen`` with a
-``preexec_fn``. It logs the normal end of a connection (GOAWAY) as information.
-"""
 
 _set = {name: value for name, value in _SETTINGS.items() if name not in os.environ}
 os.environ.update(_set)
@@ -55,6 +53,7 @@ TICKET = struct.Struct("<IQQ")
 NO_HEADER = 0xFFFFFFFF
 """Takes the place of the length of a header."""
 SIZE, TOKEN = "asyncmon-size", "asyncmon-token-bin"  # -bin: any bytes
+# Status codes of a failed request. Other codes mean a failed connection.
 _OWN = {
     code.value[0]: getattr(errors, name)
     for code, name in [
@@ -65,16 +64,13 @@ _OWN = {
         (grpc.StatusCode.UNAUTHENTICATED, "UnauthenticatedError"),
     ]
 }
-"""Status codes of a failed request. Other codes mean a failed connection."""
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"  # in the details of a failed handshake
 
 
 def both_sides(rpc: RPCOptions) -> list[tuple[str, int]]:
-    """Return the options of both sides: a connection silent for ``timeout_secs`` is closed.
-
-    A ping is sent after half of that time and its answer awaited for a third. ``keepalive_timeout_ms``
-    alone does not end a connection before a minute has passed.
-    """
+    """Return the options of both sides: a connection silent for ``timeout_secs`` is closed."""
+    # A ping is sent after half of that time, and its answer awaited for a third. keepalive_timeout_ms
+    # alone does not end a connection before a minute has passed.
     ms = int(rpc.timeout_secs * 1000)
     return [
         ("grpc.max_receive_message_length", 4 * CHUNK),

@@ -31,8 +31,8 @@ SHARED = 1 << 16
 _INLINE = 1 << 20  # bytes copied on the loop's thread; more in a worker
 _KEPT = 1 << 26  # bytes of free blocks kept for reuse
 _MAPPED = 64  # blocks that the receiver keeps mapped
+# Bytes of the rest, number, kind, counts of buffers and free blocks, bytes of the header.
 _HEAD = struct.Struct("<QQBIII")
-"""Bytes of the rest, number, kind, counts of buffers and free blocks, bytes of the header."""
 _PLACE = struct.Struct("<QQQ")  # offset of a block, its size, bytes of the buffer
 _NOWHERE = (1 << 64) - 1  # the buffer is in the frame
 

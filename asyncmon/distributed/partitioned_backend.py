@@ -93,7 +93,8 @@ class PartitionedBackend:
             given["cluster"] = tasks_of(self._placement.cluster)
         place = self._step_place()
         if place != OWN:
-            return await self._part_at(place).ask_run(**request)  # type: ignore[no-any-return]
+            answer: dict[str, Any] = await self._part_at(place).ask_run(**request)
+            return answer
         self._own.check_open()
         return await self._record.answer(lambda: self._own.global_step, request, self)
 
@@ -255,10 +256,7 @@ def _left(options: RunOptions | None, started: float) -> RunOptions | None:
 
 
 async def _all(calls: Sequence[Awaitable[Any]]) -> list[Any]:
-    """Await all concurrently. The first error cancels the others, and is raised.
-
-    A cancellation cancels all, and is raised after they have ended.
-    """
+    """Await all concurrently. The first error cancels the others, and is raised."""
     if len(calls) == 1:
         return [await calls[0]]
     tasks = [asyncio.ensure_future(call) for call in calls]
@@ -274,7 +272,7 @@ async def _all(calls: Sequence[Awaitable[Any]]) -> list[Any]:
         for task in tasks:
             task.cancel()
     rest = asyncio.gather(*tasks, return_exceptions=True)
-    cancelled = await outlast(rest)
+    cancelled = await outlast(rest)  # a cancellation is raised once all have ended
     try:
         if failed is not None or cancelled is not None:
             raise cancelled or failed or asyncio.CancelledError

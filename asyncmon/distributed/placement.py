@@ -14,8 +14,8 @@ OWN = ""
 """The place of the session itself."""
 
 _RESOURCES = ("queue", "reader")  # attributes: the first input is a resource
+# Ops that use a part of a variable.
 _PARTIAL = frozenset({"GatherV2", "GatherNd", "Shape", "ShapeN", "Size", "Rank"})
-"""Ops that use a part of a variable."""
 
 
 class Placement:
@@ -125,13 +125,12 @@ class Placement:
 def is_constant(op: Operation, constants: set[Tensor]) -> bool:
     """Return whether each place repeats an operation for its own consumers.
 
-    It computes the same value everywhere. Or it reserves room in a queue: that belongs to the run that
-    puts the elements, which gives the room back if it fails.
-
     Args:
         op: the operation.
         constants: the outputs of such operations so far.
     """
+    # It computes the same value everywhere. Or it reserves room in a queue, which belongs to the run
+    # that puts the elements: that gives the room back if it fails.
     op_def = op.op_def
     return op.type == "QueueReserve" or (
         isinstance(op_def, OpDef)

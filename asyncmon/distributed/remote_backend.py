@@ -35,8 +35,8 @@ logger = logging.getLogger(__name__)
 _CALLED_SECS = 0.1  # between two polls of a job while functions of this process run for it
 _OWN_PROCESS_SECS = 0.3  # to close the session of a child process, which is ended afterwards
 _ATTEND_PAUSE_SECS = 0.1  # after a failure of the request that stays pending
+# The jobs whose response has the global step. Other responses may be older than that of a run.
 _CHANGE = ("run", "load")
-"""The jobs whose response has the global step. Other responses may be older than that of a run."""
 
 
 class Channel(Protocol):
@@ -116,10 +116,15 @@ class RemoteBackend:
         self._timeout = timeout_secs
         self._is_part = is_part
         self._writes_files = writes_files
-        self._unsent: asyncio.Future[None] | None = None  # done when the last snapshot is requested
+        #   operations  | the service has them | _sending brings them | made since
+        #               0                _version         graph.version, at its start
+        #   jobs        | answered: the service forgets them | some are answered |
+        #               1                       min(_under_way)            _sequence
+        #   _unsent     of the last snapshot: later jobs follow it, so it has the state of its order
+        self._unsent: asyncio.Future[None] | None = None
         self._functions: list[Operation] = []  # that call functions, by number
         self._session: dict[str, Any] = {}  # its number and the service's incarnation
-        self._version = 0  # operations that the service has
+        self._version = 0
         self._sending: asyncio.Task[None] | None = None
         self._attending: asyncio.Task[None] | None = None
         self._plans = 0
@@ -363,10 +368,7 @@ class RemoteBackend:
                 return
 
     async def _ask(self, request: Message, timeout: float | None = None) -> dict[str, Any]:
-        """Return the response to a request, which is repeated once if the connection broke.
-
-        The server executes a request only once.
-        """
+        """Return the response to a request, which is repeated once if the connection broke."""
         begun = monotonic()
         timeout = self._timeout if timeout is None else timeout
         try:
@@ -377,7 +379,7 @@ class RemoteBackend:
             if monotonic() - begun > self._timeout / 4:
                 self._is_silent = True
                 raise
-            answer = await self.channel.call(request, timeout)
+            answer = await self.channel.call(request, timeout)  # the server executes it only once
         self._is_silent = False
         count = len(answer.header) >> 4  # the description of an array takes 16 bytes
         content: dict[str, Any] = await off_loop(count, lambda: Decoder(answer).value())
@@ -393,7 +395,7 @@ class RemoteBackend:
         if self.closed:
             return
         request = Encoder().plain({"do": "cancel", "sequence": sequence, **self._session})
-        with contextlib.suppress(OpError):
+        with contextlib.suppress(OpError):  # a server drops the jobs of a client that it has lost
             answered = asyncio.ensure_future(self.channel.call(request, self._timeout))
             await outlast(answered)
             step = Decoder(answered.result()).value().get("step")
@@ -422,7 +424,7 @@ class RemoteBackend:
         except OpError:
             if not self._version:  # the next attempt opens another session
                 close, self._session = Encoder().plain({"do": "close", **self._session}), {}
-                with contextlib.suppress(OpError):
+                with contextlib.suppress(OpError):  # likewise
                     await self.channel.call(close, self._timeout)
             raise
         self._version = version

@@ -17,8 +17,8 @@ from asyncmon.system import clock
 
 logger = logging.getLogger(__name__)
 
+# How long a chief waits for the end of another chief of its directory, which may be dead.
 _OTHER_CHIEF_SECS = 30.0
-"""How long a chief waits for the end of another chief of its directory, which may be dead."""
 
 _OTHER_CHIEF_PAUSE_SECS = 0.5
 

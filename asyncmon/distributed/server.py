@@ -251,7 +251,7 @@ class Server:
         channel = transport.get().connect(address, rpc)
         return RemoteBackend(
             f"grpc://{address}", graph, config, channel, rpc.timeout_secs, is_part=True
-        )  # fmt: skip
+        )
 
     @property
     def is_of_this_loop(self) -> bool:

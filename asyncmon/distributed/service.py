@@ -150,10 +150,7 @@ def _load(backend: Backend, decoder: Decoder) -> Work:
 class SessionService:
     """Runs the sessions of clients.
 
-    It alone decides whether a client is alive: the client keeps an ``attend`` request pending, which
-    the transport cancels when the connection ends or is silent for too long. Unless the client attends
-    again at once, its jobs, snapshots and membership are dropped together. The session itself stays for
-    a client that returns.
+    It alone decides whether a client is alive, see :meth:`_attend`.
 
     Args:
         backend_of: makes what a new session computes with, of its graph and config.
@@ -293,7 +290,10 @@ class SessionService:
                 self.run_record.closed(served)
 
     async def _attend(self, decoder: Decoder) -> Message:
-        """Answer at the end of the session only. A cancellation is the end of the connection."""
+        """Answer at the end of the session only."""
+        # The client keeps this request pending. The transport cancels it when the connection ends or is
+        # silent for too long. Unless the client attends again at once, its jobs, snapshots and
+        # membership are dropped together. The session itself stays for a client that returns.
         served = self._served(decoder)
         served.attended += 1
         if served.lost is not None:

@@ -12,11 +12,11 @@ from asyncmon.graph.session.backend import Backend, register_session_factory
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.process_local import ProcessLocal
 
+# By the first part of targets. Each module has backend(target, graph, config).
 _MODULES = {
     "grpc": "asyncmon.distributed.transport",
     "local": "asyncmon.distributed.local",
 }
-"""By the first part of targets. Each module has ``backend(target, graph, config)``."""
 
 
 class ServerHere(Protocol):

@@ -375,6 +375,7 @@ class Decoder:
         return kind(**dict(zip(fields, parts, strict=True)))
 
 
+# How each kind of value is read.
 _READ: dict[Any, Callable[..., Any]] = {
     "list": Decoder._items,
     "tuple": lambda decoder, *items: tuple(decoder._items(*items)),
@@ -393,7 +394,6 @@ _READ: dict[Any, Callable[..., Any]] = {
         module, name, decoder._items(*parts)
     ),
 }
-"""How each kind of value is read."""
 
 
 def decode(message: Message) -> Any:

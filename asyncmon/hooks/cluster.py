@@ -266,5 +266,6 @@ class ClusterHook(SessionRunHook):
             waited = _POLL_SECS
         logger.warning(
             "After %g s these sessions of the cluster have not ended, and are not waited for: %s.",
-            self._timeout_secs, ", ".join(others),
-        )  # fmt: skip
+            self._timeout_secs,
+            ", ".join(others),
+        )

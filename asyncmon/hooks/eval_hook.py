@@ -143,8 +143,8 @@ class Evaluations(SessionRunHook):
                 await settled(listener(step, metrics))
 
 
+# A state, and the averages that are evaluated with it.
 _Captured = tuple[list[Captured], Mapping[str, Any] | None]
-"""A state, and the averages that are evaluated with it."""
 
 
 class EvalHook(Evaluations):
@@ -265,7 +265,11 @@ class EvalHook(Evaluations):
             )
         self._session, self._stop = session, coord.wait_for_stop
         self._tick_passed = False
-        # Whether an evaluation is due and not made, and the step of the newest one that began.
+        #   due        captured             begun             done
+        #   _is_owed   _pending, _arrived   _seen: its step   not _is_owed, unless one is _pending
+        #
+        #   A newer state takes the place of the _pending one. _idle: none is pending or evaluated.
+        #   Checkpoints have _is_owed and _seen: an evaluation that is due is made after a restart.
         (self._is_owed, self._seen), self._restored = self._restored, (False, None)
         self._pending: asyncio.Future[_Captured] | None = None
         step = global_step_of(self, session)

@@ -100,11 +100,7 @@ async def next_sample(coord: Coordinator, fetches: Any) -> tuple[Any, int | None
 async def samples_every(
     coord: Coordinator, secs: float, fetches: Any
 ) -> AsyncGenerator[tuple[Any, int | None]]:
-    """Yield a sample of the first run, then one every ``secs`` until a stop, without drift.
-
-    A sample that was pending for a whole period begins a new phase, so that two samples are never
-    closer than the period.
-    """
+    """Yield a sample of the first run, then one every ``secs`` until a stop, without drift."""
     yield await next_sample(coord, fetches)
     came_late = True
     while came_late:
@@ -112,6 +108,7 @@ async def samples_every(
         async for _ in coord.every(secs):
             requested = clock.monotonic()
             sample = await next_sample(coord, fetches)
+            # It then begins a new phase: two samples are never closer than the period.
             came_late = clock.monotonic() - requested >= secs
             yield sample
             if came_late:

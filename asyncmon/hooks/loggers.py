@@ -171,9 +171,10 @@ class _LoggerSink:
             self._calls.failures += lost
             logger.warning(
                 "%s did not write all records within %g s; %s.",
-                type(self.logger).__name__, secs,
+                type(self.logger).__name__,
+                secs,
                 f"up to {lost} are lost" if self._blocking else "the last ones may be lost",
-            )  # fmt: skip
+            )
         except Exception as failure:
             self._calls.fail(failure)
         if self.dropped:
@@ -229,5 +230,6 @@ class _Calls:
             self._warned = True
             logger.warning(
                 "%s drops values that are logged: %s. The training continues; this is logged once.",
-                type(self._logger).__name__, phrase(error),
-            )  # fmt: skip
+                type(self._logger).__name__,
+                phrase(error),
+            )

@@ -78,7 +78,7 @@ async def _run(given: Mapping[str, Any], channel: socket.socket) -> int:
             writer.close()
             await writer.wait_closed()
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):  # its reader is gone, or the kind has closed it
             stream.flush()
     return 0
 

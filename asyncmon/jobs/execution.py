@@ -302,16 +302,14 @@ class Execution:
         self.emit("metrics", data if rung is None else {**data, "rung": rung})
 
 
-_ORIGIN = "asyncmon.jobs"
-"""The origin of the stops that a queue requests."""
+_ORIGIN = "asyncmon.jobs"  # the origin of the stops that a queue requests
 
 _REASON = {
     "shutdown": "the job queue ends",
     "pause": "the job is paused",
     "cancel": "the job is cancelled",
 }
-_PAUSE_SECS = 120.0
-"""The grace period of a trial at a rung, of which nothing waits for the end."""
+_PAUSE_SECS = 120.0  # the grace period of a trial at a rung, of which nothing waits for the end
 
 
 @final

@@ -58,17 +58,14 @@ def _finite(value: Any) -> Any:
 
 
 def encode_series(series: Mapping[str, Series]) -> bytes:
-    """Return ``{tag: {"steps": [...], "values": [...], "wall_times": [...]}}``.
-
-    It may be called in a thread: between some thousand numbers other threads run.
-    """
+    """Return ``{tag: {"steps": [...], "values": [...], "wall_times": [...]}}``."""
     if sum(len(columns.steps) for columns in series.values()) < _AT_ONCE // 3:
         plain = {
             tag: {"steps": s.tolist(), "values": v.tolist(), "wall_times": t.tolist()}
             for tag, (s, v, t) in series.items()
         }
         return to_json(plain)
-    members = []
+    members = []  # in a thread, in pieces: between some thousand numbers other threads run
     for tag, columns in series.items():
         arrays = [
             f'"{name}":[{",".join(_numbers(column))}]'

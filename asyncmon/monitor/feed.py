@@ -50,13 +50,16 @@ class Feed:
     """
 
     def __init__(self, runs: Runs, log: LogLines, stopping: Callable[[], bool]) -> None:
+        #   dropped, or of another process     _floor | the events of the ring | cursor
+        #   a viewer at a cursor down there gets a reset; one in between the events after it, in bytes
+        #   that _joined keeps for the other viewers at the same cursor
         self.cursor = int(clock.wall() * 1e6)  # above all cursors of an earlier process
         self.viewers = 0
         self._runs = runs
         self._log = log
         self._stopping = stopping
         self.ring: deque[tuple[int, bytes]] = deque()
-        self._floor = self.cursor  # events up to this one are dropped
+        self._floor = self.cursor
         self.buffered_bytes = 0
         self._rows: dict[str, dict[str, Any]] = {}  # as they were sent
         self._changes = runs.changes
@@ -235,17 +238,13 @@ MOST_VIEWERS = 50
 
 
 class EventStream:
-    """Streams the feed after a cursor.
-
-    Ends when the viewer disconnects or stalls, after a minute, or with the feed. Calling it raises
-    :class:`Failure` if there are too many viewers.
-    """
+    """Streams the feed after a cursor, until the viewer disconnects or stalls, or for a minute."""
 
     def __init__(self, feed: Feed, after: int | None) -> None:
         self._feed = feed
         self._after = after
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._feed.place():
+        with self._feed.place():  # raises Failure if there are too many viewers
             await self._feed.read()
             await send_events(self._feed.stream(self._after), receive, send)

@@ -15,7 +15,7 @@ try:
 except ImportError as missing:
     raise ImportError("Metrics need prometheus-client: pip install 'asyncmon[web]'") from missing
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from asyncmon.hooks.loop_lag import loop_lags
 from asyncmon.monitor.run import queues_of
@@ -117,15 +117,13 @@ class PrometheusMetrics:
         self._forget_queues(self._queues)
         values = [self._labels[name] for name in self._families.labels]
         for family in self._families.plain.values():
-            with suppress(KeyError):
-                family.remove(*values)
+            _remove(family, values)
         for family, found in (
             (self._families.hook_secs, self._hooks),
             (self._families.run_state, self._states),
         ):
             for value in found:
-                with suppress(KeyError):
-                    family.remove(*values, value)
+                _remove(family, [*values, value])
 
     async def aclose(self) -> None:
         """Call :meth:`close` and wait for the task that measures lag and queues."""
@@ -230,8 +228,7 @@ class PrometheusMetrics:
     def _forget_pipelines(self) -> None:
         for name, value in self._pipelines:
             labels = {**self._labels, "pipeline": name, "value": value}
-            with suppress(KeyError):  # a session with the same labels removed it
-                self._families.pipeline.remove(*[labels[key] for key in self._families.pipeline_labels])
+            _remove(self._families.pipeline, [labels[key] for key in self._families.pipeline_labels])
         self._pipelines = set()
 
     async def _look_at_queues(self) -> None:
@@ -244,9 +241,13 @@ class PrometheusMetrics:
     def _forget_queues(self, names: set[str]) -> None:
         for name in names:
             labels = {**self._labels, "queue": name}
-            with suppress(KeyError):  # a session with the same labels removed it
-                self._families.queue_size.remove(*[labels[key] for key in self._families.queue_labels])
+            _remove(self._families.queue_size, [labels[key] for key in self._families.queue_labels])
         self._queues = self._queues - names
+
+
+def _remove(family: Any, labels: Sequence[str]) -> None:
+    with suppress(KeyError):  # never set, or removed by another session with the same labels
+        family.remove(*labels)
 
 
 _RESERVED = ("hook", "queue", "state", "pipeline", "value", "le")
@@ -256,6 +257,7 @@ _PIPELINE_VALUES = (
     "failures", "lost", "mean_age", "learner_wait_secs", "workers_wait_secs",
 )  # fmt: skip
 
+# The metrics with the labels of a session only: kind, description and options by name.
 _PLAIN: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "steps": (prometheus.Counter, "Global steps that runs completed.", {}),
     "global_step": (prometheus.Gauge, "The global step.", {}),
@@ -273,7 +275,6 @@ _PLAIN: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "checkpoint_failures": (prometheus.Counter, "Saves that failed.", {}),
     "recoveries": (prometheus.Counter, "Sessions that replaced one that failed.", {}),
 }  # fmt: skip
-"""The metrics with the labels of a session only: kind, description and options by name."""
 
 
 class _Families:

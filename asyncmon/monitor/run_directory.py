@@ -43,8 +43,8 @@ SILENT_SECS = 300.0
 """Seconds without a write after which a session is shown as silent: it may have been killed."""
 
 _Added = Series | tuple[int, float, Histogram | Picture | str]
+# Points or a record of a tag; or the first step of a session, which replaces older ones from there.
 _Change = tuple[str, _Added] | int
-"""Points or a record of a tag; or the first step of a session, which replaces older ones from there."""
 
 
 class RunDirectory:

@@ -300,10 +300,8 @@ class CopyOnAccess(dict[str, Any]):
         return dict(super().items())
 
     def unshared(self) -> Arrays:
-        """Return the arrays handed to the step to which only this state refers.
-
-        Other arrays could still be written by code that keeps them or a view of them.
-        """
+        """Return the arrays handed to the step to which only this state refers."""
+        # Other arrays could still be written by code that keeps them or a view of them.
         if not self.copies:
             return self.copies
         counts = self._references()
@@ -315,7 +313,10 @@ class CopyOnAccess(dict[str, Any]):
     # All other ways of a dict to read values, through __getitem__.
 
     def get(self, key: str, default: Any = None) -> Any:
-        return self[key] if key in self else default  # noqa: SIM401 - that would be this
+        try:
+            return self[key]
+        except KeyError:
+            return default
 
     def pop(self, key: str, *default: Any) -> Any:
         if key not in self:
@@ -358,5 +359,5 @@ def _references_of_unshared() -> int:
     return max(state._references().values())
 
 
+# The count of references to an array that is in one place of the state only, on this interpreter.
 _UNSHARED = _references_of_unshared()
-"""The count of references to an array that is in one place of the state only, on this interpreter."""

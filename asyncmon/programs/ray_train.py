@@ -125,7 +125,7 @@ def as_trainable(train: Callable[[Any], Any], grace_secs: float = 120) -> Any:
     Tune ends its process, here once the function has returned or after ``grace_secs``."""
     from ray.tune.trainable.function_trainable import wrap_function
 
-    class Trial(wrap_function(train)):  # type: ignore[misc]
+    class Trial(wrap_function(train)):  # type: ignore[misc]  # ray is untyped
         def cleanup(self) -> None:
             session: Any = get_session()
             session.finish(timeout=grace_secs)

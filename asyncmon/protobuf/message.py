@@ -246,8 +246,8 @@ class Message:
         return self._has(self._field(field_name))
 
 
+# The key, in the dict of a message that is not set yet, of its parent message and field.
 _UNSET_IN = "_unset_in"
-"""The key, in the dict of a message that is not set yet, of its parent message and field."""
 
 
 class _Layout:

@@ -36,7 +36,7 @@ class ChannelState:
         self._parts = parts
         self._source = ReadOnce(_SentItems(channel))
         # Two numbers of an item: Sent.number orders the items for ever, also in later sessions. The
-        # frontier counts those that the body receives, from 0 in each session. _out maps the latter.
+        # frontier counts the items that the body receives, from 0 in each session, and so does _out.
         self._frontier: Frontier | None = None  # once it is iterated
         self._out: dict[int, Sent] = {}
         self._most_out = 16

@@ -98,8 +98,8 @@ class Closing:
         self._outcome: Outcome | None = None  # set once the session has ended
         self._errors: list[BaseException] = []  # that leave the session
         self._body: BaseException | None = None
+        # The task that awaits the close, or the background task that it is part of. Not joined.
         self._caller: asyncio.Task[Any] | None = None
-        """The task that awaits the close, or the background task that it is part of. Not joined."""
 
     def unsaved(self) -> str | None:
         """Return which state is lost if the process ends now, or None. Safe in any thread."""

@@ -213,7 +213,7 @@ class Frontiers:
 
     def _unnamed_place(self, source: Any) -> Frontier:
         new = Frontier(source, self.parts.recoveries.step_of_data, self.parts.recoveries)
-        # A body may make a new dataset for each pass. It takes the place of the one before.
+        # A body may make a new dataset for each pass. It takes the place of the earlier one.
         for name, frontier in self._unnamed.items():
             if frontier.description == new.description and frontier.is_free():
                 return _continued(frontier, source, name)

@@ -145,6 +145,7 @@ class Gate:
         await self.lock.acquire()
         while (resumed := self._resumed) is not None and self.paused:
             self.lock.release()
+            # A stop ends the wait, and check_run() raises its error for a run.
             with suppress(StopAsyncIteration), CallScope(self._stops.scopes, "pause"):
                 await resumed.wait()
             self.check_run()

@@ -85,10 +85,7 @@ class OpenSources:
         self._open.pop(id(items), None)
 
     async def close(self, items: Any) -> None:
-        """Close a source, if that can be done, within the grace period.
-
-        The end of the session raises an error of it, once the state is saved.
-        """
+        """Close a source, if that can be done, within the grace period."""
         self.is_over(items)
         close = getattr(items, "aclose", None)  # of async generators; others need none
         if close is None:
@@ -138,5 +135,6 @@ class OpenSources:
             mark(error, "clean-up", "the clean-up of the data")
         except NoEndError as fault:
             error = fault
+        # The end of the session raises it, once the state is saved.
         logger.error("The clean-up of the data failed; the session ends first.", exc_info=error)
         self._stops.late_errors.append(error)

@@ -53,8 +53,6 @@ class DirectoryClaim:
     async def claim(self, place: Directory, owner: object) -> None:
         """Make and lock a directory for one hook of the session, and clean up after a crash.
 
-        Another error than these is left to the first save.
-
         Raises:
             FailedPreconditionError: another process has the directory.
             ValueError: another session of this process has it, or another hook of this session.
@@ -64,7 +62,7 @@ class DirectoryClaim:
         try:
             loop = asyncio.get_running_loop()
             self.stores[place] = await in_thread(self._claims.claim, place, loop)
-        except OpError as error:
+        except OpError as error:  # another one is left to the first save
             if isinstance(error, FailedPreconditionError):
                 raise
         else:

@@ -90,17 +90,14 @@ class Samples:
         return [sample for sample in taken if not sample.result.done()]
 
     def put_back(self, samples: list[Sample], error: BaseException) -> None:
-        """Leave the requests of a failed run to the next one.
-
-        Their fetches may be the cause. After the second consecutive failure they raise the error.
-        """
+        """Leave the requests of a failed run to the next one."""
         if not isinstance(error, Exception):
             self.waiting[:0] = samples
             return
         names = ", ".join("?" if one.task is None else one.task.get_name() for one in samples)
         add_note(error, f"The run also fetched samples for: {names}.")
         for sample in samples:
-            sample.failures += 1
+            sample.failures += 1  # its fetches may be the cause
             if sample.failures >= _MOST_FAILURES and not sample.result.done():
                 sample.result.set_exception(error)
         self.waiting[:0] = [sample for sample in samples if not sample.result.done()]

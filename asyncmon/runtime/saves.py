@@ -36,9 +36,9 @@ from asyncmon.system.error_text import phrase, text_of
 
 logger = logging.getLogger(__name__)
 
+# Errors of a save that the next one has, too: a name that is too long, another process that saves into
+# the directory, a variable without a value.
 _OF_PROGRAM = (CancelledError, FailedPreconditionError, InvalidArgumentError, UnimplementedError)
-"""Errors of a save that the next one has, too: a name that is too long, another process that saves into
-the directory, a variable without a value."""
 
 
 class Tasks(Protocol):
@@ -267,11 +267,11 @@ class Order:
 class SaveOrders:
     """The saves that one hook or service has ordered, and their reports: log line, event, listeners."""
 
-    #   order() ----------------> commit ------------> log line, event ----> listeners
-    #   in _pending, and last     step, _fingerprints  is_recorded           out of _pending
-    #                             if it is the newest
+    #   order() ----------------> commit, log line, event ------> listeners ----> reported
+    #   in _pending, and last     is_recorded; step and                           out of _pending
+    #                             _fingerprints, of the newest
     #
-    #   follow() makes the report in a task, which waits for the one before it, _last: reports come in
+    #   follow() makes the report in a task, which waits for the previous one, _last: reports come in
     #   the order of the saves. A recovery cancels these tasks. Their orders stay in _pending, and the
     #   next session's begin() has them reported.
 
@@ -374,11 +374,9 @@ class SaveOrders:
             raise error
 
     def may_survive(self, order: Order) -> bool:
-        """Return whether the error of a save is one of its disk or store, and is to be survived.
-
-        An error of the program is not, nor one of its session, which is recovered from.
-        """
+        """Return whether the error of a save is one of its disk or store, and is to be survived."""
         error = order.handle.error
+        # None of the program, and none of its session, from which a run recovers: it is not captured.
         is_outside = isinstance(error, OSError | OpError) and not isinstance(error, _OF_PROGRAM)
         return self._survives and is_outside and order.handle.captured
 

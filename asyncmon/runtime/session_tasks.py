@@ -71,9 +71,6 @@ class SessionTasks:
     def report(self, error: BaseException, name: str, kind: Kind = "task") -> BaseException:
         """Interrupt the current run with the error of a task, and stop the session.
 
-        An error that a run would recover from does neither, as no run has raised it. The end of the
-        session raises it if :meth:`raised` is not called before.
-
         Returns:
             The error to raise where the results of the task are awaited.
         """
@@ -85,6 +82,8 @@ class SessionTasks:
         if session is not None and not is_only(error, self._stops.preemption):
             session.coord._task_failed(error, name)
         else:
+            # A run would recover from it, and no run has raised it. The end of the session raises it if
+            # raised() is not called before.
             self._unraised.append(error)
         return error
 

@@ -38,8 +38,8 @@ from asyncmon.system.urls import local_events
 
 logger = logging.getLogger("asyncmon.supervisor")
 
+# The errors of a server that has not started yet, or was restarted.
 _NOT_STARTED = (AbortedError, UnavailableError)
-"""The errors of a server that has not started yet, or was restarted."""
 
 
 class Supervisor:

@@ -88,15 +88,13 @@ class EventOutput:
 
 
 async def read_state(sess: Any, fetches: Any) -> Any:
-    """Return values of one version of the state, without delaying a step.
-
-    Fetches that change state, such as a summary of a batch out of a queue, are run instead, after
-    earlier runs. So are all fetches of a session without ``peek``.
-    """
+    """Return values of one version of the state, without delaying a step."""
     peek = members_of(SessionMembers, sess).peek
     if peek is not None:
         with contextlib.suppress(InvalidArgumentError):  # they change something, or the run fails too
             return await peek(fetches)
+    # Fetches that change state, such as a summary of a batch out of a queue, are run after earlier
+    # runs, and so are all fetches of a session without peek().
     return await sess.run(fetches)
 
 

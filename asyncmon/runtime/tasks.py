@@ -199,10 +199,7 @@ def _awaitable(fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> Awai
 
 
 async def stop_tasks(running: Callable[[], set[Task]], grace: float) -> list[str]:
-    """Wait for tasks, then cancel them. Return the names of stragglers, which ignore that.
-
-    ``running`` returns the tasks that have not ended. It is called again, as tasks start tasks.
-    """
+    """Wait for tasks, then cancel them. Return the names of stragglers, which ignore that."""
     await _wait_for(running, min(grace, NOTICE_SECS))
     if grace > NOTICE_SECS and running():
         tasks = _sorted(running())
@@ -214,7 +211,7 @@ async def stop_tasks(running: Callable[[], set[Task]], grace: float) -> list[str
         )  # fmt: skip
         await _wait_for(running, grace - NOTICE_SECS)
     for _ in range(CANCEL_ROUNDS):
-        for task in running():
+        for task in running():  # others each time, as tasks start tasks
             task.cancel()
         await _wait_for(running, INSIST_SECS)
     for task in running():

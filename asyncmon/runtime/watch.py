@@ -27,8 +27,8 @@ FIRST_SECS = 1800.0
 DEAD_SECS = 1.0
 """A training has died if nothing follows for this time after the error of a run."""
 
+# Calls that a session makes beside the training.
 _BESIDE: tuple[Kind, ...] = ("evaluation", "listener", "before_save", "sample")
-"""Calls that a session makes beside the training."""
 
 _WATCHED: tuple[Kind, ...] = (*RUNS, "data")
 
@@ -55,11 +55,11 @@ class RunWatch:
         self._describe = describe
         self._secs: deque[float] = deque(maxlen=20)  # for a step, as the last looks have found it
         self._step: tuple[int, float] | None = None  # the step of the last look that found a new one
+        # The calls that the last look has found: their number, and when it was found first.
         self._seen: dict[CallScope, tuple[int, float]] = {}
-        """The calls that the last look has found: their number, and when it was found first."""
         self._warned: set[tuple[CallScope, int]] = set()
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._said_dead = self._has_ended = False
+        self._is_reported_dead = self._has_ended = False
 
     def start(self) -> None:
         """Look from now on, in the running loop."""
@@ -132,7 +132,7 @@ class RunWatch:
         if self._has_ended:  # the close has interrupted the run
             return
         self.last_error = error
-        if not self._said_dead:
+        if not self._is_reported_dead:
             self._later("dead", DEAD_SECS, self._look_for_end, error, self._progress())
 
     def _look_for_end(self, error: Exception, before: tuple[int | None, int]) -> None:
@@ -142,7 +142,7 @@ class RunWatch:
         if any(scope.kind not in _BESIDE for scope in self._stops.scopes.open):
             self._later("dead", DEAD_SECS, self._look_for_end, error, before)  # some task continues
             return
-        self._said_dead = True
+        self._is_reported_dead = True
         logger.warning(
             "A run has failed%s, and nothing has run or closed the session since: %s. Where the task "
             "that trains has died with it, start it by sess.coord.create_task: its error then stops "

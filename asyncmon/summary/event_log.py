@@ -65,7 +65,7 @@ class Tap:
         """Remove and return all entries, and serialized events. Thread-safe."""
         self._bytes = 0
         taken: list[Entry | bytes] = []
-        with suppress(IndexError):
+        with suppress(IndexError):  # at the end; another thread may clear the deque at any time
             while True:
                 taken.append(self._events.popleft())
         return taken
@@ -201,11 +201,9 @@ class EventLog:
         return not self._started or self._last_step >= first
 
     def start_step(self, first: int | None) -> int:
-        """Return the step for the ``START`` of a session that begins with a step.
-
-        Readers drop the points from there on. Points added before the session belong to this
-        run, and are kept.
-        """
+        """Return the step for the ``START`` of a session that begins with a step."""
+        # Readers drop the points from there on. Points added before the session belong to this run, and
+        # are kept.
         return first or 0 if self._started else max(first or 0, self._kept_step + 1)
 
     def session(self, writer: Any, session_log: SessionLog, step: int | None) -> None:
@@ -233,8 +231,9 @@ class EventLog:
             if not self._counted:
                 logger.warning(
                     "The disk of %r is behind, and events are dropped. %r counts them.",
-                    self.file.directory, DROPPED_TAG,
-                )  # fmt: skip
+                    self.file.directory,
+                    DROPPED_TAG,
+                )
             self._counted = dropped = self.sink.dropped
             step = records[-1][1] if records else 0
             records.append((clock.wall(), step, DROPPED_TAG, float(dropped), scalar_fields))

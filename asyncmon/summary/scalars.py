@@ -90,10 +90,8 @@ def scalars_of(event: Event) -> Iterator[Scalar]:
 
 
 def restarted_at(event: Event) -> int | None:
-    """Return the first step after a restart if the event is a ``START``, else None.
-
-    Earlier points of that step and later ones belong to lost steps.
-    """
+    """Return the first step after a restart if the event is a ``START``, else None."""
+    # Earlier points of that step and later ones belong to lost steps.
     return event.step if event.session_log.status == SessionLog.START else None
 
 

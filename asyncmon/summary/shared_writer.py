@@ -195,10 +195,7 @@ class SharedWriter:
                 add(self.writer)
 
     async def close(self) -> None:
-        """Close the writer of the directory, or flush a given one. May be called twice.
-
-        A disk that hangs is left to the thread of the writer after half a minute.
-        """
+        """Close the writer of the directory, or flush a given one. May be called twice."""
         writer, shared, self.file_writer = self.writer, self.file_writer, None
         scope = asyncio.timeout(CLOSE_SECS)
         try:
@@ -212,4 +209,5 @@ class SharedWriter:
         except TimeoutError:
             if not scope.expired():
                 raise
+            # A disk that hangs is left to the thread of the writer.
             logger.warning("%r did not write all events within %g s.", writer, CLOSE_SECS)

@@ -71,10 +71,8 @@ async def outlast(
 
 
 def _until_done(task: asyncio.Future[Any]) -> asyncio.Future[None]:
-    """Return a future that is done when a task is, and is cancelled without it.
-
-    The error of ``asyncio.wait`` would refer to the task, which may end with that very error.
-    """
+    """Return a future that is done when a task is, and is cancelled without it."""
+    # The error of asyncio.wait() would refer to the task, which may end with that very error.
     waiter: asyncio.Future[None] = task.get_loop().create_future()
 
     def complete(_task: object) -> None:

@@ -43,10 +43,8 @@ def add_note(error: BaseException, note: str) -> None:
 
 
 def encodable(text: str) -> str:
-    """Return a text that files and databases take: ``?`` for each half of a surrogate pair.
-
-    ``os.fsdecode`` makes them of names that are no UTF-8, and JSON may hold them.
-    """
+    """Return a text that files and databases take: ``?`` for each half of a surrogate pair."""
+    # os.fsdecode() makes them of names that are no UTF-8, and JSON may hold them.
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
@@ -73,10 +71,8 @@ def some(names: Iterable[str]) -> str:
 
 
 def forget_frames(error: BaseException | None) -> None:
-    """Drop the tracebacks of an error that was handled, of its causes and of the errors of a group.
-
-    A reference to the error would keep the frames, with the data that callers were reading.
-    """
+    """Drop the tracebacks of an error that was handled, of its causes and of the errors of a group."""
+    # A reference to the error would keep the frames, with the data that callers were reading.
     while error is not None and error.__traceback__ is not None:
         error.__traceback__ = None
         for one in error.exceptions if isinstance(error, BaseExceptionGroup) else ():

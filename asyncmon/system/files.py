@@ -127,9 +127,7 @@ async def list_names(path: str | os.PathLike[str]) -> list[str]:
 def patiently(call: Callable[[*Ts], T], *args: *Ts, errors: Collection[int] = _PASSING) -> T:
     """Read, and read again for a second after an error that may pass. Blocking.
 
-    A network file system reports a file that another host has replaced (ESTALE), a disk or a network a
-    moment's failure, the system a lack of descriptors or memory. None of them says anything about the
-    file. The called function must open the file again, as its descriptor may be stale.
+    The called function must open the file again, as its descriptor may be stale.
 
     Args:
         call: reads.
@@ -139,6 +137,8 @@ def patiently(call: Callable[[*Ts], T], *args: *Ts, errors: Collection[int] = _P
     Raises:
         OSError: the last attempt failed.
     """
+    # A network file system reports a file that another host has replaced (ESTALE), a disk or a network
+    # a short failure, the system a lack of descriptors or memory. None says anything about the file.
     for pause in _PAUSES_SECS:
         try:
             return call(*args)

@@ -20,16 +20,15 @@ logger = logging.getLogger(__name__)
 _MANY = 64
 _HELD_SECS = 0.25
 _WATCHED = 8
+# Matches the texts of Python and of this package about a coroutine that is used as a value.
 _ON_COROUTINE = re.compile(r"'coroutine'|(not|feed a) coroutine|coroutine\.__|<coroutine object")
-"""Matches the texts of Python and of this package about a coroutine that is used as a value."""
 
 
 class ForgottenAwait:
-    """Count the calls of ``should_stop`` while the event loop is blocked.
+    """Count the calls of ``should_stop`` while the event loop is blocked."""
 
-    An awaited step lets the event loop run each millisecond. A loop that calls often for a quarter of a
-    second therefore awaits nothing. Coroutines that it drops then are reported.
-    """
+    # An awaited step lets the event loop run each millisecond. A loop that calls often for a quarter of
+    # a second therefore awaits nothing. Coroutines that it drops then are reported.
 
     __slots__ = ("_asked", "_since", "_warned", "_watch", "_watched")
 

@@ -94,10 +94,8 @@ class LoopBudget:
             self._begin()
 
     def _divide(self) -> None:
-        """Shorten the time of each task while several wait, to a fifth at the least.
-
-        A task switch takes some microseconds, so less than a fifth would be mostly switches.
-        """
+        """Shorten the time of each task while several wait."""
+        # A task switch takes some microseconds: less than a fifth would be mostly switches.
         self.seconds = self._slice / min(1 + len(self._waiting), 5)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:

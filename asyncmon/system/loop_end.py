@@ -9,11 +9,12 @@ from collections.abc import AsyncGenerator, Callable
 class AtLoopEnd:
     """Call a function when the running event loop ends, unless :meth:`cancel` is called before.
 
-    ``asyncio.run`` closes the async generators of its loop once it has cancelled all tasks, also under
-    other loops. It has no other hook for its end. The function must not block.
+    The function must not block.
     """
 
     def __init__(self, fn: Callable[[], object]) -> None:
+        # asyncio.run() closes the async generators of its loop once it has cancelled all tasks, also
+        # under other loops. It has no other hook for its end.
         self._fn: Callable[[], object] | None = fn
         self._generator = self._until_closed()
         with contextlib.suppress(StopIteration):  # it has come to its yield, and the loop knows it

@@ -60,10 +60,7 @@ def warn_of_misspelled(kind: str, obj: object, *declared: type) -> None:
 
 
 def misspelled(obj: object, *declared: type) -> list[tuple[str, str]]:
-    """Return the public attributes that resemble a member the object lacks, with that member.
-
-    Another form of the same words is no misspelling: ``names``, ``saved_steps``.
-    """
+    """Return the public attributes that resemble a member the object lacks, with that member."""
     bases = {base for one in declared for base in one.__mro__}
     members = {name for one in declared for name in dir(one) if not name.startswith("_")}
     own = {name for cls in type(obj).__mro__ if cls not in bases for name in vars(cls)}
@@ -75,6 +72,7 @@ def misspelled(obj: object, *declared: type) -> list[tuple[str, str]]:
     from difflib import get_close_matches  # few objects have attributes of their own
 
     pairs = [(name, get_close_matches(name, lacking, 1, _ALIKE)) for name in unknown]
+    # Another form of the same words is no misspelling: names, saved_steps.
     return [(name, close[0]) for name, close in pairs if close and not _same_words(name, close[0])]
 
 

@@ -109,10 +109,8 @@ def _lock_byte(descriptor: int) -> None:
 
 
 def replace(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-    """Rename within a directory atomically, replacing the target. Blocking.
-
-    Windows refuses while the target is open, so this retries: readers of small files are fast.
-    """
+    """Rename within a directory atomically, replacing the target. Blocking."""
+    # Windows refuses while the target is open. Readers of small files are fast.
     for attempts_left in reversed(range(_ATTEMPTS)):
         try:
             os.replace(source, target)
@@ -174,8 +172,9 @@ def _file_system_in(mounts: str, path: Path) -> str | None:
 def machine_id() -> str | None:
     """Return a text that two processes share if they see each other's process ids; None: unknown.
 
-    Linux only: the boot, and the namespace of process ids, as containers share the name of a host.
+    Linux only.
     """
+    # The boot, and the namespace of process ids, as containers share the name of a host.
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"

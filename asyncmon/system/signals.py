@@ -15,8 +15,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class SignalHandlers:
     """The handlers of a process, installed in its main thread.
 
-    Only default handlers are replaced, those of a host are kept. ``on_signal`` is called in the
-    handler, with the number and the name of the signal and the interrupted frame.
+    ``on_signal`` is called in the handler, with the number and the name of the signal and the
+    interrupted frame.
     """
 
     def __init__(self, on_signal: Callable[[int, str, object], None]) -> None:
@@ -26,7 +26,7 @@ class SignalHandlers:
     def install(self) -> None:
         """Replace the handlers that are the default ones now."""
         for number in SIGNALS:
-            present = signal.getsignal(number)
+            present = signal.getsignal(number)  # one of a host is kept
             if number not in self._before and is_default(present):
                 self._before[number] = present
                 signal.signal(number, self._handle)
@@ -65,10 +65,8 @@ def is_default(handler: Any) -> bool:
 
 
 def server_is_stopping() -> bool:
-    """Return whether uvicorn, which ends no response on its own, is stopping.
-
-    Its signal handlers are methods of the server; a server in another thread has none.
-    """
+    """Return whether uvicorn, which ends no response on its own, is stopping."""
+    # Its signal handlers are methods of the server. A server in another thread has none.
     for number in SIGNALS:
         server = getattr(signal.getsignal(number), "__self__", None)
         if getattr(server, "should_exit", False) is True:

@@ -16,8 +16,8 @@ from asyncmon.system.missing_names import missing_name
 from asyncmon.system.notebook import program_arguments
 from asyncmon.tf1.names import ROOMS
 
+# The arguments of DEFINE_... in the first releases of TF1.
 _RENAMED = {"flag_name": "name", "default_value": "default", "docstring": "help"}
-"""The arguments of ``DEFINE_...`` in the first releases of TF1."""
 
 
 class _Flags:

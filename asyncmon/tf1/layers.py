@@ -46,7 +46,7 @@ class SeparableConv2D(Conv2D):
             filters, kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias,
             None, bias_initializer, None, bias_regularizer, activity_regularizer, None, bias_constraint,
             trainable, name, dtype=dtype, _scope=_scope, _reuse=_reuse,
-        )  # fmt: skip
+        )
         self.depth_multiplier = depth_multiplier
         self._depthwise = depthwise_initializer, depthwise_regularizer, True, depthwise_constraint
         self._pointwise = pointwise_initializer, pointwise_regularizer, True, pointwise_constraint

@@ -29,8 +29,8 @@ WARN = _logging.WARNING
 ERROR = _logging.ERROR
 FATAL = _logging.CRITICAL
 
+# The number of earlier calls of log_every_n and log_first_n at each line.
 _counts: dict[tuple[str, int], int] = {}
-"""The number of earlier calls of ``log_every_n`` and ``log_first_n`` at each line."""
 
 
 class _Terminal(_logging.Handler):

@@ -11,6 +11,7 @@ from typing import Any
 from asyncmon.system.missing_names import missing_name
 from asyncmon.tf1.names import ROOMS
 
+# The names in each small namespace; = precedes a different name below tf.
 _SMALL = {
     "debugging": """
         Assert assert_equal assert_greater assert_greater_equal assert_integer assert_less
@@ -81,7 +82,6 @@ _SMALL = {
     """,
     "strings": "to_number=string_to_number",
 }
-"""The names in each small namespace; ``=`` precedes a different name below ``tf``."""
 
 
 def small_namespaces(root: ModuleType) -> dict[str, ModuleType]:

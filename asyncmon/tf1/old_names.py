@@ -60,7 +60,7 @@ __all__ = [
     "to_int32",
     "to_int64",
     "unpack",
-]  # fmt: skip
+]
 
 
 def _caster(label: str, dtype: Any) -> Callable[..., Tensor]:

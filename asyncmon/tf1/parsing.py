@@ -28,10 +28,10 @@ __all__ = [
     "parse_single_example",
 ]  # fmt: skip
 
+# The first byte of each kind of list in a serialized feature.
 _STRINGS: Final = 0x0A
 _FLOATS: Final = 0x12
 _INTS: Final = 0x1A
-"""The first byte of each kind of list in a serialized feature."""
 
 _KINDS = {
     "bytes_list": (_STRINGS, g.string),
@@ -40,8 +40,7 @@ _KINDS = {
 }
 _TAGS = {dtype: tag for tag, dtype in _KINDS.values()}
 
-_Span = tuple[bytes, int, int]
-"""Bytes, and the start and the end of a part of them."""
+_Span = tuple[bytes, int, int]  # bytes, and the start and the end of a part of them
 
 _LAYOUTS = 64  # of one parser
 

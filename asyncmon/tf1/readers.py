@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -235,7 +235,7 @@ class ReaderSpec:
             raise InvalidArgumentError(f"Reader kind {self.kind!r} is not one of {list(_FORMATS)}.")
         records, one_each = _FORMATS[self.kind]
 
-        def opened(path: str) -> Iterator[Sequence[Record]]:
+        def opened(path: str) -> Generator[Sequence[Record]]:
             with file_errors(path):
                 yield from records(path, *self.options)
 
@@ -256,7 +256,7 @@ class _File:
     """
 
     name: str
-    source: Iterator[Sequence[Record]] | None
+    source: Generator[Sequence[Record]] | None
     owner: Run | None
     records: deque[Texts]
     error: OpError | None = None
@@ -280,7 +280,7 @@ class _File:
         """Close the file; if a thread is reading it, the garbage collector does."""
         if self.source is not None:
             try:
-                self.source.close()  # type: ignore[attr-defined]  # a generator
+                self.source.close()
             except ValueError:
                 return
 
@@ -288,7 +288,7 @@ class _File:
 class _Reader:
     """The state of a reader in a session, used in the thread of the event loop."""
 
-    def __init__(self, open_file: Callable[[str], Iterator[Sequence[Record]]], one_each: bool) -> None:
+    def __init__(self, open_file: Callable[[str], Generator[Sequence[Record]]], one_each: bool) -> None:
         self.produced = self.completed = 0
         self._open = open_file
         self._one_each = one_each
@@ -436,12 +436,12 @@ awaited("ReaderResetV2", immediate(lambda run, op, _: run.on_commit(_state(run, 
 
 
 # --- formats: generators of lists of records; an OpError follows the records before it -------------
-def _tfrecords(path: str, compression: str) -> Iterator[Sequence[Record]]:
+def _tfrecords(path: str, compression: str) -> Generator[Sequence[Record]]:
     for records in read_records(path, compression):
         yield [(b"%s:%d" % (path.encode(), offset), record) for offset, record in records]
 
 
-def _lines(path: str, skipped: int) -> Iterator[Sequence[Record]]:
+def _lines(path: str, skipped: int) -> Generator[Sequence[Record]]:
     rest, number = b"", 0
     for chunk in read_chunks(path):
         *lines, rest = (rest + chunk).split(b"\n")
@@ -461,7 +461,7 @@ def _numbered(path: str, skipped: int, before: int, lines: list[bytes]) -> list[
 
 def _fixed(
     path: str, length: int, header: int, footer: int, hop: int, compression: str
-) -> Iterator[Sequence[Record]]:
+) -> Generator[Sequence[Record]]:
     rest, skipped, number = b"", header, 0
     for chunk in read_chunks(path, compression):
         rest += chunk
@@ -477,6 +477,7 @@ def _fixed(
         skipped, rest = max(taken - len(rest), 0), rest[taken:]
 
 
+# The function of each kind of reader, and whether each file is one record.
 _FORMATS: dict[str, tuple[Callable[..., Iterable[Sequence[Record]]], bool]] = {
     "TFRecord": (_tfrecords, False),
     "TextLine": (_lines, False),
@@ -484,7 +485,6 @@ _FORMATS: dict[str, tuple[Callable[..., Iterable[Sequence[Record]]], bool]] = {
     "Identity": (lambda path: [[(path.encode(), path.encode())]], True),
     "FixedLengthRecord": (_fixed, False),
 }
-"""The function of each kind of reader, and whether each file is one record."""
 
 for _kind in _FORMATS:  # the output of the reader's node only connects its ops
     register(OpDef(f"{_kind}ReaderV2", lambda: np.array("reader", object), lambda: _STRING))

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytest.importorskip("torch", reason="torch is not installed: pip install 'asyncmon[torch]'")
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
 import asyncmon as am
-
-torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'asyncmon[torch]'")
-
-from torch.utils.data import DataLoader, Dataset  # noqa: E402
-
-from asyncmon.checkpoint.stateful import pack, unpack  # noqa: E402
-from asyncmon.programs import FunctionProgram  # noqa: E402
-from asyncmon.programs.torch import TorchProgram  # noqa: E402
+from asyncmon.checkpoint.stateful import pack, unpack
+from asyncmon.programs import FunctionProgram
+from asyncmon.programs.torch import TorchProgram
 
 pytestmark = [
     pytest.mark.asyncio,

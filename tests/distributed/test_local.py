@@ -176,7 +176,7 @@ async def test_a_child_that_is_killed_aborts_all_calls_at_once() -> None:
 async def test_a_child_that_is_killed_while_it_starts_aborts_the_call() -> None:
     async with graph.Session("local") as sess:
         run = asyncio.create_task(sess.run(graph.constant(1.0)))
-        while channel_of(sess).process is None:  # noqa: ASYNC110
+        while channel_of(sess).process is None:  # noqa: ASYNC110 -- the start has no event
             await asyncio.sleep(0)
         os.kill(pid_of(sess), signal.SIGKILL)
         with pytest.raises(errors.AbortedError, match="SIGKILL"):

@@ -121,7 +121,7 @@ async def test_what_was_just_restored_is_not_saved_again_hk_ckpt_2(
     for expected in ([0, 2, 3], [0, 2, 3, 5, 6]):
         scaffold = Scaffold(saver=Saver(max_to_keep=None))
         creator = ChiefSessionCreator(scaffold, program=ScriptedProgram(), checkpoint_dir=tmp_path)
-        before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("model.ckpt-3*")}  # noqa: ASYNC240
+        before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("model.ckpt-3*")}  # noqa: ASYNC240 -- a test
         given: Any = {"saver": Saver(max_to_keep=None)} if own_saver else {"scaffold": scaffold}
         hook = CheckpointSaverHook(tmp_path, save_steps=2, **given)
         async with MonitoredSession(creator, [hook]) as sess:

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import logging
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -106,7 +106,7 @@ async def test_a_failed_save_leaves_no_files_and_is_not_announced(tmp_path: Path
                 spans.append((span.attributes["step"], type(span.error)))
 
     class Listener(am.CheckpointSaverListener):
-        told: list[int] = []  # noqa: RUF012 -- of this test alone
+        told: ClassVar[list[int]] = []
 
         async def after_save(self, session: Any, global_step_value: int) -> None:
             self.told.append(global_step_value)

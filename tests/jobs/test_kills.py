@@ -140,4 +140,4 @@ def test_each_job_ends_once_however_often_its_services_are_killed(
             assert time.monotonic() < end, present
             time.sleep(0.1)
     found = check_jobs(directory, jobs, steps)
-    print(f"{executor}: {dict(done)} {dict(found)} {time.monotonic() - start:.0f} s")  # noqa: T201
+    print(f"{executor}: {dict(done)} {dict(found)} {time.monotonic() - start:.0f} s")  # noqa: T201 -- of a campaign

@@ -56,7 +56,7 @@ async def main(logdir: str, port: int) -> None:
     app = am.monitor.create_app({"line": session, "files": logdir})
     config = uvicorn.Config(app, "127.0.0.1", port, log_level="warning", timeout_graceful_shutdown=2)
     listener = config.bind_socket()
-    print(f"http://127.0.0.1:{listener.getsockname()[1]}/", flush=True)  # noqa: T201
+    print(f"http://127.0.0.1:{listener.getsockname()[1]}/", flush=True)  # noqa: T201 -- the test reads it
     await uvicorn.Server(config).serve([listener])
     session.request_stop("the server stops")
     await training

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import threading
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -83,7 +84,7 @@ async def test_the_contract(name: str, donate: bool, tmp_path: Path) -> None:
 async def test_an_optax_state_is_resumed_exactly(tmp_path: Path) -> None:
     optax = pytest.importorskip("optax", reason="optax is not installed")
     cases = ["interrupted_training_resumes_exactly", "load_sets_the_state"]
-    factory = lambda: case(optimizer=optax.adamw(1e-2))  # noqa: E731
+    factory = partial(case, optimizer=optax.adamw(1e-2))
     await check_program(factory, cases, checkpoint_dir=tmp_path)
     names = [leaf.name for leaf in factory().program.leaves]
     assert {"opt/0/count", "opt/0/mu/w", "opt/0/nu/layers/0", "params/w", "key"} <= set(names)

@@ -78,11 +78,7 @@ def _spec(
 
 
 class Loop:
-    """The part of a loop that a run uses; the kernel of its control op.
-
-    Leaves out carried values that only their own next values depend on, and unused elements and stacks,
-    unless the body has side effects.
-    """
+    """The part of a loop that a run uses; the kernel of its control op."""
 
     def __init__(self, op: Operation, used: Collection[Tensor]) -> None:
         *test, step = op.attrs["branches"]
@@ -129,6 +125,8 @@ class Loop:
         """Return the indices of the used carried values, and of all used parameters."""
         *test, step = op.attrs["branches"]
         count = op.attrs["count"]
+        # A carried value that only its own next values depend on is left out, unless the body has side
+        # effects, and so are unused elements.
         wanted = {i for i in range(count) if op.outputs[i] in used}
         if not all(only_computes(branch) for branch in op.attrs["branches"]):
             wanted = set(range(count))
@@ -278,8 +276,8 @@ def _popped(arrays: list[Any]) -> tuple[Any, int]:
     return array, getrefcount(array)
 
 
+# The number of references to an array without any other reference or view.
 _ALONE = _popped([np.empty(0)])[1]
-"""The number of references to an array without any other reference or view."""
 
 
 def _live(op: Operation, used: Collection[Tensor]) -> Live:

@@ -24,8 +24,7 @@ from asyncmon.graph.core.shape import Dimension
 from asyncmon.system.cancellation import current_task
 from asyncmon.system.notebook import call_in_each_cell, in_shell
 
-_of_thread = local()
-"""Its ``graph`` is the default graph of a thread for code outside of tasks."""
+_of_thread = local()  # its graph is the default graph of a thread for code outside of tasks
 
 
 def get_default_graph() -> Graph:

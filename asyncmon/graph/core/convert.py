@@ -140,8 +140,8 @@ def _sizes(shape: Any, dtype: DType | None) -> NDArray[Any]:
     return np.array(shape.as_list(), np.int32)
 
 
+# The kinds of dtypes that a Python value may have, by its kind. An array is cast to any of them.
 _KEEPS_VALUE = {"b": "b", "i": "iufc", "u": "iufc", "f": "fc", "c": "c"}
-"""The kinds of dtypes that a Python value may have, by its kind. An array is cast to any of them."""
 
 
 def _cast(array: NDArray[Any], value: Any, dtype: DType, *, given: bool) -> NDArray[Any]:

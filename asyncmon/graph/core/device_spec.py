@@ -71,7 +71,8 @@ class DeviceSpec:
 
     def parse_from_string(self, spec: str | None) -> Self:
         """Set all parts from a name, and return self. See :meth:`from_string`. TF1: same name."""
-        self.__init__(*_parsed(spec or ""))  # type: ignore[misc]  # as a new one
+        for name, value in zip(_FIELDS, _parsed(spec or ""), strict=True):
+            setattr(self, name, value)
         return self
 
     def to_string(self) -> str:

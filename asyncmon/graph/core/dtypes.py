@@ -135,8 +135,8 @@ _BY_PYTHON = {
     builtins.object: string,
 }
 
+# Python types that convert to a dtype but equal none: int32 == int is false, as in TF1.
 _NO_DTYPES = (builtins.int, builtins.complex, builtins.str, builtins.bytes)
-"""Python types that convert to a dtype but equal none: ``int32 == int`` is false, as in TF1."""
 
 
 def as_strings(value: Any) -> np.ndarray[Any, Any]:

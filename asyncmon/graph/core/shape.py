@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from math import prod
 from operator import index
-from typing import Any, Final, Self, SupportsIndex, overload
+from typing import Any, Final, Self, SupportsIndex, TypeGuard, overload
 
 Shape = tuple[int | None, ...] | None
 """``None``: rank unknown. A ``None`` inside: that dimension is unknown."""
@@ -43,14 +43,14 @@ def _plain_dimension(value: Any) -> int | None:
     return None if value is None else index(value)
 
 
-def is_known(shape: Shape) -> bool:
+def is_known(shape: Shape) -> TypeGuard[tuple[int, ...]]:
     """Return true when every dimension is known."""
     return shape is not None and None not in shape
 
 
 def num_elements(shape: Shape) -> int | None:
     """Return the number of elements, or None if a dimension is unknown."""
-    return None if shape is None or None in shape else prod(shape)  # type: ignore[arg-type]  # no None left
+    return prod(shape) if is_known(shape) else None
 
 
 def is_compatible(x: Shape, y: Shape) -> bool:

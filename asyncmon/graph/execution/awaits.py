@@ -51,11 +51,7 @@ def stages_of(
     access: Mapping[Operation, Access],
     threaded: Collection[Operation] = (),
 ) -> dict[Operation, int]:
-    """Return the stages of awaited nodes and their ancestors. Other nodes are in ``COMPUTE``.
-
-    Awaited nodes that do not depend on the state run before the lock is taken, so that other runs are
-    not blocked.
-    """
+    """Return the stages of awaited nodes and their ancestors. Other nodes are in ``COMPUTE``."""
     if not threaded and not any(op.op_def.awaits for op in ops):
         return {}
     before = partial(predecessors, fed=fed)
@@ -65,6 +61,7 @@ def stages_of(
         after_state.update(threaded)  # together
     waits = [op for op in ops if op.op_def.awaits or op in threaded]
     found: dict[Operation, int] = {}
+    # Nodes that do not depend on the state run before the lock is taken, so that they block no run.
     for stage, wanted in ((UNDER_LOCK, True), (BEFORE_LOCK, False)):
         awaited = [op for op in waits if (op in after_state) is wanted]
         found.update(dict.fromkeys(ancestors(awaited, before), stage))

@@ -41,15 +41,13 @@ class Facts(dict["Tensor", Spec]):
     def disprove(self, ops: Sequence[Operation], fed: Collection[Tensor]) -> None:
         """Weaken the specs that the graph derives from constants for which other values are fed.
 
-        A ``set_shape`` on a variable is ignored as well, because no node could check it.
-
         Args:
             ops: the operations of a plan, in order.
             fed: fed tensors; those with weaker specs are keys already.
         """
         asserted = ops[0].graph.asserted if ops else ()
         for op in ops if self or asserted else ():
-            if isinstance(op.op_def, VariableOpDef):
+            if isinstance(op.op_def, VariableOpDef):  # no node could check a set_shape on a variable
                 for variable in op.inputs[: op.op_def.refs] or op.outputs:
                     if variable in asserted and variable not in fed:
                         self[variable] = Spec(variable.dtype, variable.op.attrs["shape"])

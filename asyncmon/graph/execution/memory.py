@@ -1,9 +1,7 @@
 """Memory for the values of a run: planned once for given shapes, used again in every run.
 
 An op that can write into a given array (``out=``) gets one at a fixed offset of an arena if that is
-safe: nothing may refer to the value after the run. Offsets are assigned by lifetime, so that values
-with disjoint lifetimes share memory, and an elementwise op overwrites a dead input. Values that are
-returned to the user, stored in a variable or passed to foreign code are never in an arena.
+safe: nothing may refer to the value after the run. Values with disjoint lifetimes share memory.
 """
 
 from __future__ import annotations
@@ -72,6 +70,8 @@ def plan_memory(
     for register, others in values.aliases.items():
         if register not in lifetimes:
             roots[register] = _roots(others, roots)
+    # Values that are returned to the user, stored in a variable or passed to foreign code live longer
+    # than the run, and are in no arena.
     escaped = set(escaping)
     for i, instruction in enumerate(code):
         inputs, (kind, *_, out, op) = inputs_of(instruction), instruction
@@ -80,7 +80,7 @@ def plan_memory(
         if kind == Kind.GENERAL or (op is not None and op.op_def.stateful):
             escaped.update(inputs)  # it may pass them to code that keeps them
         is_elementwise = op is not None and isinstance(op.op_def, OpDef) and op.op_def.elementwise
-        if out in lifetimes and is_elementwise:
+        if out in lifetimes and is_elementwise:  # it may overwrite an input that dies here
             lifetimes[out].may_reuse = _without_views(inputs, roots)
     for root in _roots(last, roots):
         lifetimes[root].end = len(code)

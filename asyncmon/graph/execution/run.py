@@ -101,12 +101,10 @@ class Run:
     # For the session.
 
     def watched(self, code: Iterable[Instruction], registers: Registers) -> Iterable[Instruction]:
-        """Return code for :func:`execute` with tracing, if requested, and a check for :meth:`abort`.
-
-        A run cannot be aborted while the loop's thread computes for it.
-        """
+        """Return code for :func:`execute` with tracing, if requested, and a check for :meth:`abort`."""
         if self.trace is not None:
             return self._traced(code, registers)
+        # A run cannot be aborted while the loop's thread computes for it.
         return self._until_aborted(code) if self.workers else code
 
     def _until_aborted(self, code: Iterable[Instruction]) -> Iterator[Instruction]:

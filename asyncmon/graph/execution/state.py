@@ -75,6 +75,13 @@ class _Often:
 class StateStore:
     """The values of a session's variables, by slot. None: not initialised."""
 
+    #   container, name --_slots--> slot --> values: the current version
+    #                                        flat_arrays[slots].parts: the same arrays, as views of one
+    #                                        free_arrays[slots]: memory of earlier versions
+    #   a commit:    begin_apply ---------- publish ----------- end_apply
+    #                _writing: slots that   values of other     pins in _waiting follow: all have the
+    #                cannot be pinned       slots, at once      new version
+
     def __init__(self, seed: int) -> None:
         self.values: list[Any] = [np.array([seed, 0], np.uint64)]
         self.names: list[str] = [RANDOM_STATE]
@@ -84,7 +91,7 @@ class StateStore:
         self._slots: dict[tuple[str, str], int] = {("", RANDOM_STATE): 0}  # by container and name
         self._declared: dict[int, tuple[DType, Shape]] = {}  # by slot, from the first use
         self._mutex = threading.Lock()
-        self._writing: frozenset[int] = frozenset()  # slots being written in place
+        self._writing: frozenset[int] = frozenset()
         self._waiting: list[tuple[Callable[[Pin], object], Collection[int] | None]] = []
         self._pins: set[Pin] = set()
         self._moved_often = _Often(_MOVED_OFTEN)

@@ -55,11 +55,7 @@ def _log_once(text: str) -> None:
 
 
 class Threads:
-    """A worker for steps, a pool for other calls, and a team that helps both. Started on demand.
-
-    Steps, one of which runs at a time, always use the same worker, whose core has their data in its
-    caches.
-    """
+    """A worker for steps, a pool for other calls, and a team that helps both. Started on demand."""
 
     def __init__(self, config: SessionConfig) -> None:
         self._workers = config.inter_op_parallelism_threads or config.workers
@@ -90,7 +86,7 @@ class Threads:
                 "This session was made in another process, and a fork takes no threads along. Make a "
                 "session in the process that runs it."
             )
-        if step:
+        if step:  # one at a time, in the same worker, whose core has their data in its caches
             executor = self._worker = self._worker or DaemonExecutor("asyncmon-session-steps")
         else:
             executor = self._pool = self._pool or DaemonExecutor("asyncmon-session", self._workers)

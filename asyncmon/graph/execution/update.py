@@ -1,10 +1,6 @@
 """The commit of a run, and its updates in place.
 
-Updates are grouped by kind and written in blocks that stay in the cache, on several cores. A call of
-numpy costs about as much as a thousand elements, and an optimizer makes a dozen for each variable. So
-small variables that are updated by one op with the same scalars are contiguous in one flat array, and
-so are their slots and their gradients: one call updates them all. Other code sees one array for each,
-which is a view. A large variable is a group of its own.
+Updates are grouped by kind and written in blocks that stay in the cache, on several cores.
 """
 
 from __future__ import annotations
@@ -29,6 +25,10 @@ from asyncmon.graph.execution.run import Run
 from asyncmon.graph.execution.state import FlatArray, Slots, StateStore
 from asyncmon.graph.numerics.parallel import CORES, parallel_for
 
+# A call of numpy costs about as much as a thousand elements, and an optimizer makes a dozen for each
+# variable. So small variables that are updated by one op with the same scalars are contiguous in one
+# flat array, and so are their slots and their gradients: one call updates them all. Other code sees one
+# array for each, which is a view. A large variable is a group of its own.
 _SMALL = 1 << 17  # elements: for larger variables the overhead of calls is small
 _GROUP = 1 << 18  # elements of a group: a pin of one variable copies the whole group
 _BLOCK = 1 << 18  # elements: large enough to keep contention for the interpreter lock low

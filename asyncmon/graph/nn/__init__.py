@@ -8,9 +8,8 @@ from asyncmon.graph.nn.activations import (
 from asyncmon.graph.nn.conv import conv2d, conv2d_transpose
 from asyncmon.graph.nn.dense import bias_add
 from asyncmon.graph.nn.embedding import embedding_lookup
-from asyncmon.graph.nn.clip import l2_loss
 from asyncmon.graph.nn.losses import (
-    sigmoid_cross_entropy_with_logits, softmax_cross_entropy_with_logits_v2,
+    l2_loss, sigmoid_cross_entropy_with_logits, softmax_cross_entropy_with_logits_v2,
     sparse_softmax_cross_entropy_with_logits, weighted_cross_entropy_with_logits,
 )
 from asyncmon.graph.nn.normalization import batch_normalization, dropout, l2_normalize, moments

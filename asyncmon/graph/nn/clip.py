@@ -1,4 +1,4 @@
-"""Norms, and clipping of values and gradients by bounds and norms."""
+"""Clipping of values and gradients by bounds and norms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from asyncmon.graph.core.indexed_slices import IndexedSlices
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.shape import merge
-from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.ops.basic import cast
 from asyncmon.graph.ops.elementwise import add_n, logical_or, maximum, sqrt, square
 from asyncmon.graph.ops.reduce import reduce_sum
@@ -98,27 +97,6 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
     return _map_values(clip, t)
 
 
-def _l2_loss(t: Array) -> Any:
-    flat = np.reshape(t, -1)
-    if t.dtype.char == "e":  # each half of a square is rounded, and the sum once
-        halves = np.multiply(np.multiply(flat, flat), t.dtype.type(0.5))
-        return np.add.reduce(halves, dtype=np.float32).astype(t.dtype)
-    return np.multiply(np.dot(flat, flat), t.dtype.type(0.5))
-
-
-def _l2_rule(t: Spec) -> Spec:
-    rules.check_dtype(t.dtype, rules.FLOATS, "t")
-    return Spec(t.dtype, ())
-
-
-register(OpDef("L2Loss", _l2_loss, _l2_rule, lambda op, grad: [op.inputs[0] * grad]))
-
-
-def l2_loss(t: Any, name: str | None = None) -> Tensor:
-    """Return half the sum of squares. TF1: ``tf.nn.l2_loss``."""
-    return create_op("L2Loss", (t,), None, name)
-
-
 def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor:
     """Return the Euclidean norm of all elements of several tensors. TF1: ``tf.global_norm``.
 
@@ -135,7 +113,8 @@ def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor:
     if not tensors:
         return convert_to_tensor(0.0, name=name or "global_norm")
     with name_scope(name, "global_norm", tensors):
-        return sqrt(add_n([l2_loss(t) for t in tensors]) * 2, "global_norm")
+        halves = [create_op("L2Loss", (t,)) for t in tensors]
+        return sqrt(add_n(halves) * 2, "global_norm")
 
 
 def _values(t: Any) -> Tensor:

@@ -19,7 +19,7 @@ from asyncmon.graph.core.shape import num_elements
 from asyncmon.graph.nn.images import check_data_format, create_image_op
 from asyncmon.graph.numerics.arrays import Array
 from asyncmon.graph.numerics.blas import single_threaded_blas
-from asyncmon.graph.numerics.kernels import in_single, replaceable
+from asyncmon.graph.numerics.kernels import half_in_single, replaceable
 from asyncmon.graph.numerics.parallel import CORES, parallel_for
 from asyncmon.graph.numerics.windows import (
     Padding,
@@ -53,7 +53,7 @@ def in_parallel(part: Callable[[Any], None], blocks: Iterable[Any]) -> None:
 
 
 @replaceable
-@in_single
+@half_in_single
 def convolve(
     images: Array,
     filters: Array,
@@ -75,7 +75,7 @@ def convolve(
 
 
 @replaceable
-@in_single
+@half_in_single
 def filter_gradient(
     images: Array,
     sizes: Array,
@@ -102,7 +102,7 @@ def filter_gradient(
 
 
 @replaceable
-@in_single
+@half_in_single
 def input_gradient(
     sizes: Array,
     filters: Array,

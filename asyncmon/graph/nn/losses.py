@@ -86,8 +86,9 @@ def _softmax_xent_gradient(op: Operation, grad: Tensor | None, grad_back: Tensor
     return [unbroadcast(by_logits, logits, labels), unbroadcast(by_labels, labels, logits)]
 
 
-register(OpDef("SoftmaxCrossEntropyWithLogits", _softmax_xent, _softmax_xent_rule,
-    _softmax_xent_gradient))  # fmt: skip
+register(
+    OpDef("SoftmaxCrossEntropyWithLogits", _softmax_xent, _softmax_xent_rule, _softmax_xent_gradient)
+)
 
 
 def softmax_cross_entropy_with_logits_v2(
@@ -268,3 +269,27 @@ def weighted_cross_entropy_with_logits(
     weight = target * (convert_to_tensor(pos_weight, target.dtype) - 1) + 1
     tail = softplus(-abs(x)) + relu(-x)
     return create_op("AddV2", ((1 - target) * x, weight * tail), None, name or "logistic_loss")
+
+
+# --- squares --------------------------------------------------------------------------------------
+
+
+def _l2_loss(t: Array) -> Any:
+    flat = np.reshape(t, -1)
+    if t.dtype.char == "e":  # each half of a square is rounded, and the sum once
+        halves = np.multiply(np.multiply(flat, flat), t.dtype.type(0.5))
+        return np.add.reduce(halves, dtype=np.float32).astype(t.dtype)
+    return np.multiply(np.dot(flat, flat), t.dtype.type(0.5))
+
+
+def _l2_rule(t: Spec) -> Spec:
+    rules.check_dtype(t.dtype, rules.FLOATS, "t")
+    return Spec(t.dtype, ())
+
+
+register(OpDef("L2Loss", _l2_loss, _l2_rule, lambda op, grad: [op.inputs[0] * grad]))
+
+
+def l2_loss(t: Any, name: str | None = None) -> Tensor:
+    """Return half the sum of squares. TF1: ``tf.nn.l2_loss``."""
+    return create_op("L2Loss", (t,), None, name)

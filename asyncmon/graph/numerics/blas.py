@@ -2,11 +2,9 @@
 
 BLAS threads wait for each other by spinning, which takes the cores from all other threads. A run of
 large products therefore splits them itself (:mod:`asyncmon.graph.numerics.parallel`), as a convolution
-does, and sets BLAS to one thread. The setting is global to the process, so other products are
-single-threaded during that time, too.
+does, and sets BLAS to one thread.
 
 Only OpenBLAS, which numpy's wheels contain, has this setting; any other BLAS is left alone.
-(threadpoolctl sets it for one thread of a process only, and steps run in several.)
 """
 
 from __future__ import annotations
@@ -35,6 +33,7 @@ def _library() -> ctypes.CDLL | None:
 
 def _functions() -> tuple[Any, Any] | None:
     """Return OpenBLAS's getter and setter of its number of threads, or None without OpenBLAS."""
+    # threadpoolctl would set it for one thread of a process only, and steps run in several.
     library = _library()
     for prefix in ("scipy_", ""):  # numpy's wheels rename the symbols of their copy
         for suffix in ("64_", ""):
@@ -74,6 +73,7 @@ class BlasThreads:
     def single(self) -> Iterator[None]:
         """Set BLAS to one thread inside ``with``; the last of several users restores the setting."""
         with self._mutex:
+            # It is global to the process: other products, too, are single-threaded during that time.
             if not self._runs:
                 self._before = self.limit or 1
                 self.limit = 1

@@ -16,7 +16,7 @@ from asyncmon.graph.numerics.arrays import Array
 Kernels: TypeAlias = Mapping[str, Callable[..., Any]]
 
 
-def in_single(kernel: Callable[..., Array]) -> Callable[..., Array]:
+def half_in_single(kernel: Callable[..., Array]) -> Callable[..., Array]:
     """Wrap a kernel, whose ``out`` follows its inputs, to compute float16 in float32."""
     count = list(signature(kernel).parameters).index("out")
 

@@ -136,11 +136,9 @@ def thread_clock() -> float:
 
 @contextmanager
 def split_products() -> Iterator[None]:
-    """Split the products that this thread computes inside ``with``, with BLAS single-threaded.
-
-    The plan of a run and the shapes of its feeds decide it, not the thread that runs it: the parts of
-    a product may differ from the whole in the last bit.
-    """
+    """Split the products that this thread computes inside ``with``, with BLAS single-threaded."""
+    # The plan of a run and the shapes of its feeds decide it, not the thread that runs it: the parts of
+    # a product may differ from the whole in the last bit.
     before, _local.splitting = _local.splitting, True
     try:
         with single_threaded_blas():

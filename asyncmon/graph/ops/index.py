@@ -32,8 +32,7 @@ newaxis = None
 
 
 # --- indexing ops and their adjoint -------------------------------------------------------------------
-_INDEX: dict[str, Callable[..., Index]] = {}
-"""The function that returns the index, by op type."""
+_INDEX: dict[str, Callable[..., Index]] = {}  # the function that returns the index, by op type
 
 
 def indexing_op(
@@ -61,7 +60,7 @@ def indexing_op(
         if known is None or x.shape == () or spec.shape is None or len(spec.shape) > 1:
             return spec
         values = [constant_of(other) for other in inputs]
-        with suppress(InvalidArgumentError):
+        with suppress(InvalidArgumentError):  # outside of the vector: the run raises it
             if all(value is not None for value in values):
                 found = np.array(known, object)[index((len(known),), *values, **attrs)]
                 return Spec(spec.dtype, spec.shape, dims=tuple(np.ravel(found).tolist()))
@@ -268,8 +267,9 @@ def _mask_rule(x: Spec, mask: Spec, *, axis: int) -> Spec:
     return Spec(x.dtype, (*x.shape[:axis], None, *x.shape[after:]))
 
 
-indexing_op("BooleanMask", lambda shape, mask, *, axis: (*[builtins.slice(None)] * axis, mask),
-    _mask_rule)  # fmt: skip
+indexing_op(
+    "BooleanMask", lambda shape, mask, *, axis: (*[builtins.slice(None)] * axis, mask), _mask_rule
+)
 
 
 def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: Any = None) -> Tensor:
@@ -285,8 +285,7 @@ def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: Any =
 
 
 # --- pad ----------------------------------------------------------------------------------------------
-_Rows = tuple[tuple[int | None, int | None], ...]
-"""Paddings, None for tensors."""
+_Rows = tuple[tuple[int | None, int | None], ...]  # paddings, None for tensors
 
 
 def _pad(x: Array, paddings: Array, constant: Array, *, known: _Rows = ()) -> Array:
@@ -323,10 +322,8 @@ def _pad_rule(x: Spec, paddings: Spec, *_constant: Spec, known: _Rows = (), **_a
         return Spec(x.dtype, None if rank is None else (None,) * rank)
     widths = known if paddings.value is None else _widths(paddings.value)
     pairs = zip(x.shape, widths, strict=True)
-    return Spec(
-        x.dtype,
-        tuple(None if None in (n, a, b) else a + n + b for n, (a, b) in pairs),  # type: ignore[operator]  # none is None
-    )
+    dims = [None if n is None or a is None or b is None else a + n + b for n, (a, b) in pairs]
+    return Spec(x.dtype, tuple(dims))
 
 
 def _known_rows(paddings: Any) -> _Rows:

@@ -180,8 +180,8 @@ def matmul(
 
 
 # --- einsum: the equation -------------------------------------------------------------------------
+# That of an einsum, or the axes of a tensordot of unknown rank.
 _Equation = str | int | tuple[tuple[int, ...], tuple[int, ...]]
-"""That of an einsum, or the axes of a tensordot of unknown rank."""
 
 
 def _equation(equation: _Equation, *ranks: int) -> str:

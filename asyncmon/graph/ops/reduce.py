@@ -186,8 +186,7 @@ def _cumprod_back(op: Operation, grad: Tensor) -> Tensor:
 
 
 register(OpDef("Cumsum", _scan(np.add), _scan_rule, lambda op, grad: [_cumsum_back(op, grad)]))
-register(OpDef("Cumprod", _scan(np.multiply), _scan_rule,
-    lambda op, grad: [_cumprod_back(op, grad)]))  # fmt: skip
+register(OpDef("Cumprod", _scan(np.multiply), _scan_rule, lambda op, grad: [_cumprod_back(op, grad)]))
 
 
 def _running(op_type: str, x: Any, axis: Any, exclusive: Any, reverse: Any, name: Any) -> Tensor:

@@ -5,12 +5,7 @@ is a :class:`Request`, granted at once or in the order of arrival.
 
 Runs are transactions. Elements that a run took are restored to the head if it fails. Elements that a
 run puts get room before the run changes anything, are visible to the run itself at once and enter the
-queue at its commit.
-
-There is one exception. Where runs hold all the room, each of them waits for more and only a commit
-could free it, elements enter the queue before the commit, and stay there if the run fails. So do those
-of a run that puts more elements than the queue can hold. A run that has room for some of its elements
-only commits, and the others follow as room becomes free.
+queue at its commit. :meth:`QueueCore._put_early` has the exception.
 """
 
 from __future__ import annotations
@@ -104,8 +99,13 @@ class QueueCore:
         self._order = order
         self._capacity = capacity if capacity >= 0 else inf
         self._minimum = min_after_dequeue
-        self._rooms: dict[Request, None] = {}  # granted to runs that have not committed yet
-        self._reserved = 0  # the sum of their counts
+        #   _putters ----> _rooms ----commit----> _order ----> _takers
+        #   wait for       of runs that have      elements     wait for elements
+        #   room, or are   not committed yet
+        #   closes         |<------- _capacity ------->|
+        #                  _reserved: the sum of their counts
+        self._rooms: dict[Request, None] = {}
+        self._reserved = 0
         self._putters: deque[Request] = deque()
         self._takers: deque[Request] = deque()
         self.closed = False
@@ -407,10 +407,11 @@ class QueueCore:
         return True
 
     def _put_early(self) -> bool:
-        """Put elements before their commit, where no run would end otherwise. Return whether it did.
-
-        That is where nothing can be taken, or not enough, and each run that has room waits for more.
-        """
+        """Put elements before their commit, where no run would end otherwise. Return whether it did."""
+        # Nothing can be taken, or not enough, and each run that has room waits for more: only a commit
+        # could free it. The elements stay in the queue if their run fails. So do those of a run that
+        # puts more than the queue can hold. A run with room for some of its elements commits, and the
+        # others follow as room becomes free.
         first, free = self._next_putter(), self._free()
         if first is None or (self._takeable() > 0 and not self._takers):
             return False

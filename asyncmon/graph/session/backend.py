@@ -188,13 +188,11 @@ class DirectBackend:
 
     @property
     def global_step(self) -> int | None:
-        """The committed global step; None if the graph has none or it is not initialised.
-
-        Also None if it has another dtype or shape in the state: then only runs that use it fail.
-        """
+        """The committed global step; None if the graph has none or it is not initialised."""
         known = self._step_slot
         if known is None or known[0] != self.graph.version:
             slot = 0
+            # None, too, if it has another dtype or shape in the state: only runs that use it fail.
             with contextlib.suppress(InvalidArgumentError):
                 slot = self._counter_slot() or 0
             known = self._step_slot = (self.graph.version, slot)

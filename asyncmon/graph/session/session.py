@@ -416,8 +416,8 @@ class Session:
     def _locate(self, error: OpError) -> None:
         """Add the inputs of the node that failed, its line in the user's code, and the step."""
         op = error.op
-        if op is not None and not getattr(error, "_asyncmon_origin", False):
-            error._asyncmon_origin = True  # type: ignore[attr-defined]
+        if op is not None and not error._is_located:
+            error._is_located = True
             inputs = ", ".join(repr(tensor.name) for tensor in op.inputs[:8])
             line = "" if op.created_at is None else f", created at {op.created_at}"
             step = "" if self.global_step is None else f". The run began at step {self.global_step}"

@@ -55,8 +55,8 @@ class Optimizer(ABC):
     GATE_OP: ClassVar[int] = 1
     GATE_GRAPH: ClassVar[int] = 2
 
+    # Whether equal rows of a sparse gradient are added up before the update.
     _sums_equal_rows: ClassVar[bool] = True
-    """Whether equal rows of a sparse gradient are added up before the update."""
 
     @abstractmethod
     def __init__(

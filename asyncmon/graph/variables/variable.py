@@ -378,11 +378,9 @@ def _outside_control_flow(graph: Graph) -> BuildContext:
 
 
 def _with_initialized_reads(initial: Tensor) -> Tensor:
-    """Return an initial value whose reads of variables fall back to their initial values.
-
-    One run can then initialise variables that depend on each other, in any order. The ops between the
-    reads and the value are copied; a value without such reads is returned unchanged.
-    """
+    """Return an initial value whose reads of variables fall back to their initial values."""
+    # One run can then initialise variables that depend on each other, in any order. The ops between the
+    # reads and the value are copied; a value without such reads is returned unchanged.
     copies: dict[Tensor, Tensor] = {}
     changed: dict[str, Operation] = get_default_graph().root.extras.get(_INITIALIZERS, {})
 

@@ -16,8 +16,10 @@ summaries and the data position work as with a graph::
         await sess.run("train", {"batch": batch})
 """
 
+from importlib import import_module as _import
+
 try:
-    import jax as _jax  # noqa: F401 - the first import says what to install
+    _import("jax")
 except ImportError as error:
     raise ImportError("JaxProgram needs JAX: pip install 'asyncmon[jax]'") from error
 

@@ -170,12 +170,13 @@ class ProcessesHook(ProcessGroupHook):
 
 
 def _broadcast(state: Any) -> Any:
-    """Return what the first process gives. The processes of one job trust each other."""
+    """Return what the first process gives."""
     from jax.experimental.multihost_utils import broadcast_one_to_all
 
     data = np.frombuffer(pickle.dumps(state), np.uint8)
     high, low = broadcast_one_to_all(np.array(divmod(len(data), 1 << 30), np.int32)).tolist()
     sent = data if jax.process_index() == 0 else np.zeros((high << 30) + low, np.uint8)
+    # The processes of one job trust each other.
     return pickle.loads(np.asarray(broadcast_one_to_all(sent), np.uint8).tobytes())
 
 

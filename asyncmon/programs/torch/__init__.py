@@ -13,8 +13,10 @@ recovery, summaries and the data position work as with a graph::
         await sess.run("train", {"batch": batch})
 """
 
+from importlib import import_module as _import
+
 try:
-    import torch as _torch  # noqa: F401 - the first import says what to install
+    _import("torch")
 except ImportError as error:
     raise ImportError("TorchProgram needs PyTorch: pip install 'asyncmon[torch]'") from error
 

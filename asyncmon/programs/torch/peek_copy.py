@@ -11,11 +11,10 @@ from asyncmon.programs.torch.copies import evaluation_copies
 from asyncmon.programs.torch.state import Tensors, flat_state
 from asyncmon.system import clock
 
+# A copy is brought up to date after a step if that took 5 % of the time since then, the last time.
 _SHARE = 20
-"""A copy is brought up to date after a step if that took 5 % of the time since then, the last time."""
 
-_IDLE_SECS = 60.0
-"""Without a peek for so long the copy is dropped."""
+_IDLE_SECS = 60.0  # without a peek for so long the copy is dropped
 
 
 class PeekCopy:

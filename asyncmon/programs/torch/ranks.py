@@ -33,8 +33,8 @@ from asyncmon.system.snapshot import HeldArray, Snapshot
 
 logger = logging.getLogger(__name__)
 
+# Whether to stop, to take a snapshot, and to end; the run, and its negative.
 _Numbers = tuple[int, int, int, int, int]
-"""Whether to stop, to take a snapshot, and to end; the run, and its negative."""
 _STOP, _SNAPSHOT = (1, 0, 0, 0, 0), (0, 1, 0, 0, 0)
 _DONE, _FAILED = (1, 0, 1, 0, 0), (1, 0, 2, 0, 0)
 
@@ -57,10 +57,6 @@ class RanksHook(ProcessGroupHook):
 
     A lost rank makes the exchange fail with a ``RuntimeError``, and the agent of ``torchrun`` restarts
     all ranks.
-
-    The chief may announce a snapshot instead: the other ranks, before their next run or at their end,
-    copy their pieces of a sharded state too, or send the states of their generators. They end when the
-    chief has saved.
 
     A :class:`TorchProgram` has :func:`~asyncmon.training.MonitoredTrainingSession` add one.
     """
@@ -190,10 +186,9 @@ class RanksHook(ProcessGroupHook):
         return Snapshot(values, snapshot.step, snapshot.release)
 
     async def _agree(self, own: _Numbers) -> list[int]:
-        """Return the maxima over all ranks. Before, take part in the snapshots of the chief.
-
-        Holds the lock of the exchanges.
-        """
+        """Return the maxima over all ranks. Needs the lock of the exchanges."""
+        # The chief may announce a snapshot instead. The other ranks, before their next run or at their
+        # end, then copy their pieces of a sharded state too, or send the states of their generators.
         while (found := await in_thread(_maxima, own, self._group))[1]:
             known = await in_thread(_broadcast_one, None, self._group)
             states = await own_states_of(self._session, known)
@@ -289,10 +284,8 @@ def _gathered(own: Any, group: Any) -> list[Any]:
 def _broadcast(
     state: dict[str, Any] | None, group: Any, keep: Callable[[str, Any], Any] | None
 ) -> dict[str, Any]:
-    """Return what rank 0 gives, entry by entry: of sharded ones the others keep their pieces only.
-
-    The ranks of one job trust each other.
-    """
+    """Return what rank 0 gives, entry by entry: of sharded ones the others keep their pieces only."""
+    # Unpickled: the ranks of one job trust each other.
     found = {}
     for name in _broadcast_one(None if state is None else list(state), group):
         content = _broadcast_one(None if state is None else state[name], group)

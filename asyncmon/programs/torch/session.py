@@ -69,8 +69,8 @@ class TorchSession(SteppedSession):
             program._owner = weakref.ref(self)
         self._costs: dict[tuple[Any, ...], CostModel] = {}
         self._changes = Changes(self._objects)
+        # Names that runs of these steps have given: a run with others may fail after the steps.
         self._known: dict[tuple[str, ...], set[str]] = {}
-        """Names that runs of these steps have given: a run with others may fail after the steps."""
         self._touched = False
         self.is_sharded = any(is_sharded(tensor) for tensor in entries_of(self._objects)[0].values())
         """Whether the state is in pieces on several ranks."""

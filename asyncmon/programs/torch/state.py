@@ -205,8 +205,6 @@ def host_value(value: Any) -> Any:
 def copy_to_host(tensors: Mapping[str, torch.Tensor]) -> tuple[dict[str, NDArray[Any]], list[Any]]:
     """Copy tensors to the host, those of a device into pinned memory on a stream of its own.
 
-    Work that is queued on the device afterwards waits for the copies.
-
     Returns:
         The arrays, and the events after which they have their values.
     """
@@ -228,5 +226,6 @@ def copy_to_host(tensors: Mapping[str, torch.Tensor]) -> tuple[dict[str, NDArray
     events = []
     for device, stream in streams.items():
         events.append(stream.record_event())
+        # Work that is queued on the device afterwards waits for the copies.
         torch.get_device_module(device).current_stream(device).wait_event(events[-1])
     return {name: as_array(tensor) for name, tensor in copies.items()}, events

@@ -19,9 +19,7 @@ class ThreadBudget:
     """The number of threads of one torch operation in this process.
 
     The first open session that gives a number sets it, and it stays until the last such session is
-    closed, which restores the number before. Torch applies it to the calling thread, that of the event
-    loop, and to threads that start later; a thread of another session that computes already keeps its
-    own.
+    closed, which restores the number before.
     """
 
     def __init__(self) -> None:
@@ -34,13 +32,16 @@ class ThreadBudget:
         """Set the number, unless another session has. Return a function that gives it back, once."""
         if not self._users:
             self._count, self._before = count, torch.get_num_threads()
+            # It holds for this thread, that of the event loop, and for threads that start later. A
+            # thread of another session that computes already keeps its own.
             torch.set_num_threads(count)
         elif count != self._count:
             logger.warning(
                 "intra_op_parallelism_threads=%d has no effect: the threads of torch are shared by the "
                 "process, and an open session has set %d. Give all sessions of a service one number.",
-                count, self._count,
-            )  # fmt: skip
+                count,
+                self._count,
+            )
         self._users += 1
         is_given_back = False
 

@@ -76,7 +76,10 @@ class Workers:
         self._is_open = False
         self.has_failed = False
         """Whether an error waits to be raised in the body: no further call begins."""
-        self._starting: dict[Task, Lease] = {}  # calls that have not begun
+        #   fill() gives the next leases of the work, first to the _lessees, which wait in lease(), then
+        #   to tasks of the loop: _idle ones, which take less than new ones. A task has its lease in
+        #   _starting until it begins: calls begin in the order of the elements.
+        self._starting: dict[Task, Lease] = {}
         self._idle: deque[tuple[Task, asyncio.Future[Lease | None]]] = deque()
         self._lessees: deque[asyncio.Future[Lease | None]] = deque()
 
@@ -132,7 +135,7 @@ class Workers:
                 self._starting[task] = lease
 
     def _wake(self, lease: Lease) -> Task | None:
-        """Give a lease to an idle task, which takes less than a new one."""
+        """Give a lease to an idle task."""
         while self._idle:
             task, woken = self._idle.popleft()
             if not woken.done():  # else cancelled

@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 LEAST_GRACE_SECS = 0.1
 """The shortest grace period."""
 
+# Calls without a grace period: a stop or a signal ends them at once, or they end with another call.
 _NOT_TIMED = ("data", "pause", "retry", "waiting", "evaluation", "before_save", "listener")
-"""Calls without a grace period: a stop or a signal ends them at once, or they end with another call."""
 
 NO_REASON = "a stop was requested"
 
@@ -63,13 +63,13 @@ class StopControl:
         secs: object = step_secs
         if secs is not None and not (isinstance(secs, Real) and float(secs) > 0):
             raise ValueError(f"step_timeout_secs must be a positive number or None, got {secs!r}.")
-        #   request() ---> event -------- adopt() -------> _tasks_stop, of the present coordinator
-        #                    ^                                |
-        #                    +--- coordinator_stopped() ------+   unless the next run recovers from the
-        #                    |                                    error, which is in _errors
+        #   request() ---> event, and _tasks_stop, that of the present coordinator: adopt() links both
+        #                    ^                           |
+        #                    +-- coordinator_stopped() --+   unless the next run recovers from the
+        #                    |                               error, which is in _errors
         #                    v  _act(), in the loop
-        #   scopes.open:  data, pauses, creations   are interrupted at once
-        #                 runs and others           when scope.timer ends their grace period
+        #   scopes.open:  data, pauses, creations     are interrupted at once
+        #                 runs, openings, the body    when scope.timer ends their grace period
         #   shutdown:     after a signal, one deadline, which no timer exceeds
         self.describe: Callable[[CallScope], tuple[str, str]]
         """Returns the name of a call and where it waits, for its error."""

@@ -156,9 +156,9 @@ class SessionShutdown:
     def extend(self, stage: Stage) -> bool:
         """Start another grace period if the time of a stage is over before it begins.
 
-        The code before it has ignored its deadline, and the process has not ended. Return whether there
-        is another grace period.
+        Return whether there is another grace period.
         """
+        # The code before it has ignored its deadline, and the process has not ended.
         now = clock.monotonic()
         end = min(now + self._own_grace, self._process.end)
         if not self.is_over(stage) or self.grace <= 0 or end <= now:

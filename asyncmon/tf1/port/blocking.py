@@ -10,8 +10,8 @@ from asyncmon.tf1.port.source import argument, last_name
 SLEEP = "asyncio.sleep"
 TO_THREAD = "asyncio.to_thread"
 
+# Methods that block for a limited time if they get a timeout.
 _TIMED = frozenset({"get", "put", "wait", "join", "communicate", "result", "acquire"})
-"""Methods that block for a limited time if they get a timeout."""
 
 _QUEUE = frozenset({"get", "put", "join"})
 _LOCK = frozenset({"acquire", "wait", "wait_for"})
@@ -65,12 +65,12 @@ FINITE = frozenset(
 )
 """Functions of other packages that are run in a worker thread."""
 
+# Methods of pools and executors, each with the class of its result.
 _STARTS = {
     "submit": "concurrent.futures.Future",
     "apply_async": "multiprocessing.pool.AsyncResult",
     "map_async": "multiprocessing.pool.AsyncResult",
 }
-"""Methods of pools and executors, each with the class of its result."""
 
 LISTED = {
     "signal.pause": "await an asyncio.Event that a signal handler sets",
@@ -78,10 +78,10 @@ LISTED = {
 }
 """Functions of other packages without an equivalent that is awaited."""
 
+# Methods that probably block where the class of their object is unknown.
 _UNKNOWN = frozenset(
     ["acquire", "accept", "communicate", "recv", "recvfrom", "sendall", "wait", "wait_for", "put"]
 )
-"""Methods that probably block where the class of their object is unknown."""
 
 
 def canonical(path: str) -> str:

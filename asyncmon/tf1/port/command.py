@@ -17,7 +17,7 @@ Port a program that uses TensorFlow 1's sessions to asyncmon: the import, `async
 text is printed; OLD.py itself is written only with -i. A file is written whole or not at all.
 A folder is ported with all folders in it; files that need no change are copied.
 
-What is left to you is listed on standard error, by line of OLD.py, with the reason."""
+Work that is left to you is listed on standard error, by line of OLD.py, with the reason."""
 
 EPILOG = """\
 exit status: 0 all is ported; 1 ported, but for the lines listed; 2 nothing is written (OLD.py cannot be

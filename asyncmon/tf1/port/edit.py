@@ -17,6 +17,7 @@ from asyncmon.tf1.port.threads import Threads
 
 NO_OPS = frozenset({"disable_v2_behavior", "disable_eager_execution", "disable_v2_tensorshape"})
 
+# Added to a class whose __init__ awaits, for await Class(...).
 _NEW = (
     "async def __new__(cls, *args, **kwargs):",
     "    self = super().__new__(cls)",
@@ -24,7 +25,6 @@ _NEW = (
     "    return self",
     "",
 )
-"""Added to a class whose ``__init__`` awaits, for ``await Class(...)``."""
 
 
 class Editor:
@@ -288,7 +288,7 @@ class Editor:
         if empty and not isinstance(outer, ast.Module):
             source.replace_node(node, "pass")
         elif source.is_alone(node):
-            end = source.starts[node.end_lineno]  # type: ignore[attr-defined]
+            end = source.starts[node.end_lineno]  # type: ignore[attr-defined]  # of a statement
             source.replace(source.line_start(source.start(node)), end, "")
         else:
             after = source.code[source.end(node) :]

@@ -14,8 +14,8 @@ from asyncmon.tf1.port.source import COMPREHENSIONS, Source, binds, dotted, is_g
 
 _CANCELLED = "asyncio.CancelledError"
 _NAMES = ("main", "async_main", "run_main", "main_")
+# Builtins that are about the names of the module when they are called in it without an argument.
 _OF_MODULE = {"locals": "globals()", "vars": "globals()", "dir": "sorted(globals())"}
-"""Builtins that are about the names of the module when they are called in it without an argument."""
 
 
 class Entry:
@@ -152,9 +152,10 @@ class Entry:
             value = node.value
             target = "" if value is None else f"{source.text(node.target)} = "
             source.replace(
-                source.start(node), source.end(node) if value is None else source.start(value),
+                source.start(node),
+                source.end(node) if value is None else source.start(value),
                 target or "pass",
-            )  # fmt: skip
+            )
         elif isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
             source.replace_node(node, f"exec({source.text(node)!r}, globals())")
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:

@@ -72,13 +72,13 @@ WHY_NOT = {
     "tensorflow.core": "this module is TensorFlow's own inside",
 }
 
+# Modules of TensorFlow that read MNIST.
 _EXAMPLES = frozenset(
     [
         "tensorflow.examples.tutorials.mnist.input_data",
         "tensorflow.contrib.learn.python.learn.datasets.mnist",
     ]
 )
-"""Modules of TensorFlow that read MNIST."""
 
 
 def ours(path: str) -> Any:

@@ -31,7 +31,7 @@ from asyncmon.tf1.port.kinds import (
     Thread,
     one,
     union,
-)  # fmt: skip
+)
 from asyncmon.tf1.port.source import (
     BUILTINS,
     DEFS,
@@ -40,7 +40,7 @@ from asyncmon.tf1.port.source import (
     Source,
     argument,
     decorators,
-)  # fmt: skip
+)
 
 MANAGERS = frozenset({"contextmanager", "asynccontextmanager"})
 PROPERTIES = frozenset({"property", "cached_property", "lazy_property"})
@@ -53,8 +53,7 @@ _BINDING = (
     ast.Return, ast.Call,
 )  # fmt: skip
 _ROUNDS = 8
-_LONGEST = 60
-"""The length of a path that does not grow: ``x = x.next()`` has no end."""
+_LONGEST = 60  # the length of a path that does not grow: x = x.next() has no end
 
 
 class Types:
@@ -235,10 +234,14 @@ class Types:
         return one(Real(value)) if names.is_ours(value) else VALUE
 
     def _bind_call(self, source: Source, call: ast.Call) -> None:
-        takes = isinstance(call.func, ast.Attribute) and call.func.attr in _TAKING
-        if takes and self.of(source, call.func) <= VALUE:
+        taker = call.func
+        if (
+            isinstance(taker, ast.Attribute)
+            and taker.attr in _TAKING
+            and self.of(source, taker) <= VALUE
+        ):
             for arg in call.args:
-                self._bind(source, call.func.value, self.of(source, arg))  # type: ignore[attr-defined]
+                self._bind(source, taker.value, self.of(source, arg))
         given, spread = [*call.args], argument(call, None, "args")
         target = argument(call, None, "target")
         functions = self.targets(source, call.func)
@@ -275,7 +278,7 @@ class Types:
     def method(self, of: Def, name: str, *, above: bool = False) -> Def | None:
         """Return a method of a class of the program."""
         for current in self.ancestors(of)[1 if above else 0 :]:
-            for node in current.node.body:  # type: ignore[union-attr]
+            for node in current.node.body if isinstance(current.node, ast.ClassDef) else ():
                 if isinstance(node, DEFS) and node.name == name:
                     return Def(current.source, node)
         return None

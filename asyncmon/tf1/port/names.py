@@ -35,6 +35,7 @@ KEYWORDS = {"threads": "tasks", "ignore_live_threads": "ignore_live_tasks"}
 COMMON = frozenset(["begin", "close", "end", "flush", "join", "load", "save", "start", "stop"])
 """Awaited methods whose names files, threads and models have, too: not awaited by their name alone."""
 
+# Methods that TF1 lacks, or has on the class alone; its programs mean something else by the names.
 _NEW = frozenset(
     [
         "abandon", "attach", "background", "claim", "cleanup", "clear", "continue_from", "current_step",
@@ -43,8 +44,8 @@ _NEW = frozenset(
         "snapshot_to_write", "states", "verify",
     ]
 )  # fmt: skip
-"""Methods that TF1 lacks, or has on the class alone; its programs mean something else by the names."""
 
+# The classes of attributes and of the results of methods whose signatures lack them.
 _TYPES = {
     ("Supervisor", "saver"): "Saver",
     ("Supervisor", "coord"): "Coordinator",
@@ -61,7 +62,6 @@ _TYPES = {
     ("_MonitoredSession", "__aenter__"): "MonitoredSession",
     ("_MonitoredSession", "start"): "MonitoredSession",
 }
-"""The classes of attributes and of the results of methods whose signatures lack them."""
 
 USUAL = [
     (re.compile(r"(^|_)(sess|session)\d*$"), ("Session", "MonitoredSession")),
@@ -74,8 +74,8 @@ USUAL = [
 ]
 """The classes of objects, by the convention of their names."""
 
+# Modules below tf. whose functions make no tensors.
 _NO_SYMBOLS = ("flags", "logging", "gfile", "app", "compat", "python_io")
-"""Modules below ``tf.`` whose functions make no tensors."""
 
 
 def _classes() -> dict[str, type]:

@@ -21,8 +21,8 @@ from asyncmon.tf1.port.plan import ENTERING, PLAIN_METHODS, Plan, a_class
 from asyncmon.tf1.port.source import DEFS, Source, decorators, dotted, is_guard, last_name, path_of
 from asyncmon.tf1.port.threads import is_lock, is_on_loop
 
+# Functions that accept an async function.
 _CALLS_ASYNC = ("asyncio.", "functools.", "threading.Thread", "absl.app.run")
-"""Functions that accept an async function."""
 
 _ADDS = frozenset(["append", "add", "insert", "setdefault", "extend", "update", "appendleft"])
 _PLAIN_BASES = frozenset(["builtins.object", "abc.ABC", "typing.Generic", "typing.NamedTuple"])

@@ -10,8 +10,8 @@ from pathlib import Path
 from asyncmon.system.files import FileCalls
 from asyncmon.tf1.port.porting import Program
 
+# Folders that hold no source, besides hidden ones.
 _SKIPPED = frozenset({"__pycache__", "venv", "env", "node_modules", "build", "dist"})
-"""Folders that hold no source, besides hidden ones."""
 
 
 def port_folder(

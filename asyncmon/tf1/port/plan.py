@@ -103,7 +103,7 @@ class Plan:
 
     def note(self, source: Source, node: ast.AST, text: str) -> None:
         """Add a note on code that is left unchanged, or that is awaited by its name only."""
-        self.notes[source].add(Note(node.lineno, text))  # type: ignore[attr-defined]
+        self.notes[source].add(Note(node.lineno, text))  # type: ignore[attr-defined]  # of an expression or a statement
 
     def settle(self) -> None:
         """Extend the plan to a fixed point."""

@@ -16,8 +16,7 @@ from asyncmon.tf1.port.plan import Plan
 from asyncmon.tf1.port.source import Note, Source, parsed
 from asyncmon.tf1.port.threads import Threads
 
-_UP = 3
-"""How many folders above the one of a file may have the modules that it imports."""
+_UP = 3  # how many folders above the one of a file may have the modules that it imports
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,9 @@ class Program:
         path = path.resolve()
         if path not in self.sources:
             try:
-                self.sources[path] = Source(path.read_bytes() if data is None else data, path)
-                self.types.sources.append(self.sources[path])  # type: ignore[arg-type]
+                found = Source(path.read_bytes() if data is None else data, path)
+                self.sources[path] = found
+                self.types.sources.append(found)
             except SyntaxError as error:
                 self.sources[path] = None
                 self.errors[path] = error

@@ -299,8 +299,9 @@ def path_of(source: Source, node: ast.AST) -> str:
 def is_guard(node: ast.AST) -> bool:
     """Return whether a statement is ``if __name__ == "__main__":``."""
     return isinstance(node, ast.If) and ast.unparse(node.test) in (
-        "__name__ == '__main__'", "'__main__' == __name__"
-    )  # fmt: skip
+        "__name__ == '__main__'",
+        "'__main__' == __name__",
+    )
 
 
 BUILTINS = frozenset(dir(builtins))

@@ -308,7 +308,10 @@ async def test_gradients_of_a_branch_on_whether_a_variable_has_a_value() -> None
 
 async def test_a_gradient_that_would_repeat_a_write_further_inside_is_refused() -> None:
     p, w, count = tf.placeholder(tf.bool, []), tf.Variable(2.0), tf.Variable(0.0)
-    inner = lambda: tf.cond(p, lambda: w * count.assign_add(1.0), lambda: w * 1.0)  # noqa: E731
+
+    def inner() -> Any:
+        return tf.cond(p, lambda: w * count.assign_add(1.0), lambda: w * 1.0)
+
     with pytest.raises(ValueError, match="cannot be run a second time"):
         tf.gradients(tf.cond(p, inner, lambda: w), w)
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from asyncmon.graph.numerics.kernels import in_single
+from asyncmon.graph.numerics.kernels import half_in_single
 
 SEEN: list[Any] = []
 
 
-@in_single
+@half_in_single
 def _sum(x: Any, counts: Any, out: Any = None, *, scale: int) -> Any:
     SEEN.append((x.dtype, counts.dtype))
     return np.multiply(np.add(x, counts), scale, out=out, dtype=x.dtype)
