@@ -64,6 +64,13 @@ async def test_a_child_is_paused_resumed_and_cancelled_in_order(root: Path) -> N
 
 
 @pytest.mark.asyncio
+async def test_a_kind_forks_processes_beside_the_thread_that_waits_for_stops(root: Path) -> None:
+    async with queue_of(root, "fork") as queue:
+        job = await (await queue.submit("fork")).wait()
+    assert job.state == "completed", job.outcome
+
+
+@pytest.mark.asyncio
 async def test_a_job_that_spins_holds_up_no_other_one(root: Path) -> None:
     async with queue_of(root, "spin") as queue:
         job = await queue.submit("spin", {"secs": 1.0})
