@@ -74,7 +74,7 @@ async def _run(given: Mapping[str, Any], channel: socket.socket, requests: io.Ra
     try:
         end = await asyncio.create_task(execution.execute(_kind(given)), name=execution.job.name)
         end = end._replace(step=execution.step)
-    except (Exception, SystemExit) as error:
+    except Exception as error:
         logger.exception("The kind cannot be imported.")
         end = End(State.FAILED, "error", f"The kind cannot be imported: {error!r}")
     emit("end", end)
@@ -89,7 +89,7 @@ async def _run(given: Mapping[str, Any], channel: socket.socket, requests: io.Ra
 
 
 def _kind(given: Mapping[str, Any]) -> Kind:
-    kind: Kind = load(Source(given["module"], given["path"], given["function"]))
+    kind: Kind = load(Source(**{field: given[field] for field in Source._fields}))
     return kind
 
 
