@@ -134,7 +134,7 @@ async def test_a_job_that_kills_its_process_fails_after_five_deaths_and_others_e
 
 @pytest.mark.asyncio
 async def test_a_kind_that_cannot_be_imported_fails_with_the_reason(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "gone_kind.py").write_text("async def train(job):\n    pass\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -146,6 +146,7 @@ async def test_a_kind_that_cannot_be_imported_fails_with_the_reason(
         job = await (await queue.submit("gone")).wait()
     assert job.outcome is not None
     assert job.outcome.error == "The kind cannot be imported: OSError('no weights')"
+    assert f"failed: {job.outcome.error}. Its log: {job.directory / 'job.log'}." in caplog.text
 
 
 @pytest.mark.parametrize("how", ["closure", "lambda"])
