@@ -92,8 +92,8 @@ def _check_reports(trials: Sequence[Job], rung: int, metric: str) -> None:
     reported = {name for job in trials for name in job._row["judged"].get(str(rung), {})}
     if reported and metric not in reported:
         raise LookupError(
-            f"No trial has reported the metric {metric!r} at step {rung}; there are {sorted(reported)}. "
-            f"Pass one of these to halving(), or call job.report(step, {metric}=value)."
+            f"No trial has reported the metric {metric!r} at step {rung}; there are {sorted(reported)}."
+            f" Pass one of these to halving(), or call job.report(step, {metric}=value)."
         )
 
 

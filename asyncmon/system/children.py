@@ -67,8 +67,8 @@ def load(source: Source) -> Any:
         module = _imported(source)
     except SystemExit as error:
         raise RuntimeError(
-            f"The module of {source.function!r} has ended the child process that imports it: {error!r}. "
-            'Put what a program does into `if __name__ == "__main__":`.'
+            f"The module of {source.function!r} has ended the child process that imports it: {error!r}."
+            ' Put what a program does into `if __name__ == "__main__":`.'
         ) from error
     return reduce(getattr, source.function.split("."), module)
 

@@ -146,7 +146,8 @@ async def test_a_kind_that_cannot_be_imported_fails_with_the_reason(
         job = await (await queue.submit("gone")).wait()
     assert job.outcome is not None
     assert job.outcome.error == "The kind cannot be imported: OSError('no weights')"
-    assert f"failed: {job.outcome.error}. Its log: {job.directory / 'job.log'}." in caplog.text
+    log = root / "runs" / job.name / "job.log"
+    assert f"failed: {job.outcome.error}. Its log: {log}." in caplog.text
 
 
 @pytest.mark.parametrize("how", ["closure", "lambda"])
