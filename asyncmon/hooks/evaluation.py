@@ -69,6 +69,11 @@ async def evaluate(
         await metric.reset()
     async with aclosing(_each_feed(feeds)) as each_feed:
         async for feed in each_feed:
+            if feed is not None and not isinstance(feed, Mapping):
+                raise TypeError(
+                    f"feeds must give dicts, as run() takes them, got {type(feed).__name__}: for the "
+                    "batches of a loader, {'batch': batch}."
+                )
             try:
                 values, outputs, *weighed = await session.run(fetches, feed_dict=feed)
             except Exception as error:

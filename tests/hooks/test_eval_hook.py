@@ -93,6 +93,11 @@ class TestEvaluate:
         with pytest.raises(ValueError, match="An evaluation needs data, got 0 batches"):
             await evaluate(ScriptedSession(), {"loss": "loss"}, [])
 
+    async def test_batches_that_are_no_feeds_are_refused(self) -> None:
+        loader: Any = lambda: [[1.0, 2.0]]  # noqa: E731
+        with pytest.raises(TypeError, match=r"feeds must give dicts, as run\(\) takes them, got list"):
+            await evaluate(ScriptedSession(), {"loss": "loss"}, loader)
+
     async def test_a_function_of_batches_may_be_async(self) -> None:
         async def load() -> list[dict[str, float]]:
             await asyncio.sleep(1)
