@@ -319,7 +319,10 @@ class SteppedSession(ABC):
         outputs = {key for result in results.values() if isinstance(result, Mapping) for key in result}
         if not results:  # the fetch of the caller, and not that of a hook beside a step
             known = self._program.contents()
-            return NotFoundError(f"The program has no step or value {name!r}: it has {known}.")
+            return NotFoundError(
+                f"The program has no {name!r}: it has {known}. A value that a step returns needs "
+                "the step among the fetches."
+            )
         return NotFoundError(
             f"Nothing in this run is called {name!r}. Steps that ran: {list(results)}, which returned: "
             f"{sorted(map(str, outputs))}. The program has {self._program.contents()}. A hook beside "

@@ -264,7 +264,7 @@ async def test_wrong_feeds_and_fetches_are_named() -> None:
         await session.run("train", {"bach": 1.0})
     with pytest.raises(
         NotFoundError,
-        match=r"The program has no step or value 'nowhere': it has the steps \[.*'train'",
+        match=r"The program has no 'nowhere': it has the steps \[.*'train'",
     ):
         await session.run("nowhere")
     with pytest.raises(NotFoundError, match=r"is called 'nowhere'. Steps that ran: \['evaluate'\]"):
