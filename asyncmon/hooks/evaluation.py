@@ -146,6 +146,11 @@ class Evaluator:
         if self._prepared:
             return
         self._prepared = True
+        steps = members_of(ProgramMembers, program).steps
+        if steps is not None and isinstance(self._metrics, str) and self._metrics not in steps:
+            raise NotFoundError(
+                f"There is no step {self._metrics!r} to evaluate; the program has {list(steps)}."
+            )
         self._local_init_op = program.local_init_op()
         if isinstance(self._metrics, Mapping):
             with program_scope(program):

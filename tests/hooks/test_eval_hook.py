@@ -438,6 +438,13 @@ async def test_the_end_does_not_evaluate_twice() -> None:
     assert [step for step, _, _ in results] == [2]
 
 
+async def test_step_that_the_program_lacks_is_refused_before_the_first_step() -> None:
+    hook = EvalHook("tset", every_steps=1000)
+    text = r"There is no step 'tset' to evaluate; the program has \[.*'test'"
+    with pytest.raises(NotFoundError, match=text):
+        await MonitoredSession(ChiefSessionCreator(program=program()), [hook]).start()
+
+
 async def test_variables_that_training_lacks_are_named() -> None:
     training, _, testing, x, product = graphs()
     with testing.as_default():
