@@ -65,11 +65,12 @@ class CheckpointList:
         decision = retention.decide(kept)
         best = retention.best
         if best is not None and decision.excess and not best.best(kept):
+            there = sorted({name for one in kept for name in one.metrics})
             self._warn(
-                "best",
+                "other metrics" if there else "no metrics",  # the first evaluation may be later
                 "No checkpoint has the metric %r, by which the best are to be kept: %s is deleted. "
-                "Save with metrics={%r: ...}, or give a CheckpointSaverHook metrics=.",
-                best.metric, decision.excess[0].path, best.metric,
+                "They have %s. Save with metrics={%r: ...}, or give a CheckpointSaverHook metrics=.",
+                best.metric, decision.excess[0].path, there or "no metrics", best.metric,
             )  # fmt: skip
         return decision
 

@@ -149,8 +149,8 @@ def two_trainers(directory: str) -> ValueError:
     return ValueError(
         f"Two CheckpointSaverHooks save to {directory!r}: each would write, and delete, "
         "the other's checkpoints. Close the session of the first one where it is still open; "
-        "else leave one out: MonitoredTrainingSession adds one of its own "
-        "unless save_checkpoint_secs and save_checkpoint_steps are None."
+        "else leave one out: MonitoredTrainingSession adds one of its own, "
+        "unless it has save_checkpoint_steps=0."
     )
 
 
@@ -186,7 +186,7 @@ def _take(path: Path, calls: FileCalls) -> int:
     except BaseException:
         calls.close_read(descriptor)
         raise
-    holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": clock.wall()}
+    holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": clock.local_text(clock.wall())}
     with contextlib.suppress(OSError):  # the text is only for the error message of other processes
         calls.truncate(descriptor, 0)
         calls.write_all(descriptor, json.dumps(holder).encode() + b"\n")

@@ -46,7 +46,7 @@ class Lease:
             "pid": os.getpid(),
             "host": socket.gethostname(),
             "machine": portable.machine_id(),
-            "since": clock.wall(),
+            "since": clock.local_text(clock.wall()),
         }
         self._version: Any = self._acquire()
         self._lost: str | None = None

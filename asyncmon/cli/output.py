@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import math
 import os
@@ -12,6 +11,7 @@ from collections.abc import Sequence
 from glob import escape, glob
 from typing import Any
 
+from asyncmon.system import clock
 from asyncmon.system.urls import require_local
 
 
@@ -83,7 +83,7 @@ def moment(wall_time: float | None) -> str:
     """Format a local time with its UTC offset; ``"unknown"`` for None."""
     if wall_time is None:
         return "unknown"
-    return datetime.datetime.fromtimestamp(wall_time).astimezone().isoformat(" ", "seconds")
+    return clock.local_text(wall_time)
 
 
 def unreadable(directory: str) -> str | None:

@@ -25,7 +25,6 @@ from asyncmon.system.error_text import phrase
 def main() -> None:
     """Make calls until the parent closes the connection or ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to handle
-    signal.signal(signal.SIGTERM, _exit)
     portable.end_with_parent()
     given = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_parent, name="end of parent", daemon=True).start()
@@ -37,6 +36,7 @@ def main() -> None:
     except Exception as error:
         _send(stream, ERROR, _failure(error))
         return
+    signal.signal(signal.SIGTERM, _exit)  # not before: SystemExit of the module is an error
     _send(stream, RESULT, pickle.dumps(None))
     with asyncio.Runner() as runner:
         _make_calls(stream, runner.run if inspect.iscoroutinefunction(fn) else _returned, fn)

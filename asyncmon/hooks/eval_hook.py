@@ -64,6 +64,8 @@ class Evaluations(SessionRunHook):
         summary_writer: write them to this writer instead.
     """
 
+    _title = "Evaluation"  # in log lines
+
     def __init__(
         self,
         name: str,
@@ -133,7 +135,7 @@ class Evaluations(SessionRunHook):
     async def _publish(self, step: int, metrics: dict[str, float]) -> None:
         self.metrics = Metrics(self, step, metrics)
         line = ", ".join(f"{tag} = {value:g}" for tag, value in metrics.items())
-        logger.info("Evaluation %r at step %d: %s", self.name, step, line)
+        logger.info("%s %r at step %d: %s", self._title, self.name, step, line)
         tagged = {f"{self.name}/{tag}": value for tag, value in metrics.items()}
         self._output.add_scalars(tagged, step)
         for listener in self._listeners:
@@ -446,6 +448,8 @@ class TrainingMetricsHook(Evaluations):
         training = TrainingMetricsHook({"loss": loss}, every_steps=100)
         hooks = [training, stop_if(training, "loss", no_decrease_in=5)]
     """
+
+    _title = "Training metrics"
 
     def __init__(
         self,

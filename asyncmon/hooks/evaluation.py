@@ -69,6 +69,11 @@ async def evaluate(
         await metric.reset()
     async with aclosing(_each_feed(feeds)) as each_feed:
         async for feed in each_feed:
+            if feed is not None and not isinstance(feed, Mapping):
+                raise TypeError(
+                    f"feeds must give dicts, as run() takes them, got {type(feed).__name__}: for the "
+                    "batches of a loader, {'batch': batch}."
+                )
             try:
                 values, outputs, *weighed = await session.run(fetches, feed_dict=feed)
             except Exception as error:
@@ -141,6 +146,11 @@ class Evaluator:
         if self._prepared:
             return
         self._prepared = True
+        steps = members_of(ProgramMembers, program).steps
+        if steps is not None and isinstance(self._metrics, str) and self._metrics not in steps:
+            raise NotFoundError(
+                f"There is no step {self._metrics!r} to evaluate; the program has {list(steps)}."
+            )
         self._local_init_op = program.local_init_op()
         if isinstance(self._metrics, Mapping):
             with program_scope(program):

@@ -8,7 +8,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from asyncmon.hooks.file_loggers import TensorBoardLogger
 from asyncmon.hooks.hook_support import created_session, positive, whole_number
@@ -53,6 +53,8 @@ class LoggersHook(SessionRunHook):
     def __init__(
         self, loggers: Iterable[Logger], *, most_pending: int = 10_000, timeout_secs: float = CLOSE_SECS
     ) -> None:
+        if not isinstance(cast("object", loggers), Iterable):
+            raise TypeError(f"loggers must be a list of loggers, got {loggers!r}. Write `[...]`.")
         self._loggers = list(loggers)
         for one in self._loggers:
             if missing := [name for name in _METHODS if not callable(getattr(one, name, None))]:

@@ -149,5 +149,9 @@ class StepSchedule:
 
 def _no_global_step(hook: SessionRunHook) -> RuntimeError:
     error = RuntimeError(f"Global step should be created to use {type(hook).__name__}.")
-    add_note(error, "In a graph, call am.get_or_create_global_step() and pass it to minimize().")
+    add_note(
+        error,
+        "In a graph, call am.get_or_create_global_step() and pass it to minimize(). Another program is "
+        "given to the session by program=.",
+    )
     return error

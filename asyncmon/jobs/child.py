@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import logging
 import os
@@ -38,14 +39,17 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to handle
     channel = socket.socket(fileno=int(sys.argv[1]))
     os.set_inheritable(channel.fileno(), False)
-    given = json.loads(sys.stdin.buffer.readline())
+    # Unbuffered: a thread that reads sys.stdin holds its lock, which a forked process has for ever, and
+    # multiprocessing closes sys.stdin there.
+    requests = open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)  # noqa: SIM115  # for good
+    given = json.loads(requests.readline())
     Lease.inherited(given["lease"])
     portable.after_fork_in_child(partial(_close, channel))
     handler = logging.StreamHandler()
     handler.setFormatter(RunFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     # Not by a return: threads of the kind would keep the process, and with it the lease.
-    os._exit(asyncio.run(_run(given, channel)))
+    os._exit(asyncio.run(_run(given, channel, requests)))
 
 
 def _close(channel: socket.socket) -> None:
@@ -53,7 +57,7 @@ def _close(channel: socket.socket) -> None:
         os.close(channel.detach())
 
 
-async def _run(given: Mapping[str, Any], channel: socket.socket) -> int:
+async def _run(given: Mapping[str, Any], channel: socket.socket, requests: io.RawIOBase) -> int:
     loop = asyncio.get_running_loop()
     _reader, writer = await asyncio.open_connection(sock=channel)
 
@@ -63,13 +67,14 @@ async def _run(given: Mapping[str, Any], channel: socket.socket) -> int:
     execution = Execution(given["row"], Path(given["directory"]), emit)
     loop.add_signal_handler(signal.SIGTERM, execution.stop, "shutdown", given["grace"])
     listener = threading.Thread(
-        target=_listen, args=(execution, loop, given["grace"]), name="stops of the job", daemon=True
-    )
+        target=_listen, args=(execution, loop, given["grace"], requests),
+        name="stops of the job", daemon=True,
+    )  # fmt: skip
     listener.start()
     try:
         end = await asyncio.create_task(execution.execute(_kind(given)), name=execution.job.name)
         end = end._replace(step=execution.step)
-    except (Exception, SystemExit) as error:
+    except Exception as error:
         logger.exception("The kind cannot be imported.")
         end = End(State.FAILED, "error", f"The kind cannot be imported: {error!r}")
     emit("end", end)
@@ -84,13 +89,15 @@ async def _run(given: Mapping[str, Any], channel: socket.socket) -> int:
 
 
 def _kind(given: Mapping[str, Any]) -> Kind:
-    kind: Kind = load(Source(given["module"], given["path"], given["function"]))
+    kind: Kind = load(Source(**{field: given[field] for field in Source._fields}))
     return kind
 
 
-def _listen(execution: Execution, loop: asyncio.AbstractEventLoop, grace: float) -> None:
+def _listen(
+    execution: Execution, loop: asyncio.AbstractEventLoop, grace: float, requests: io.RawIOBase
+) -> None:
     """Pass on the requests of the parent. After its death end the process within the grace period."""
-    for line in sys.stdin.buffer:
+    for line in requests:
         request = json.loads(line)
         loop.call_soon_threadsafe(execution.stop, request["stop"], request["grace"])
     with contextlib.suppress(RuntimeError):  # the loop has ended

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import socket
 from collections.abc import Mapping
@@ -27,6 +28,8 @@ from asyncmon.system.cancellation import outlast
 from asyncmon.system.children import how_it_ended, source_of
 from asyncmon.system.error_text import phrase
 from asyncmon.system.files import in_thread
+
+logger = logging.getLogger(__name__)
 
 LOG_NAME = "job.log"
 KILL_SECS = 5.0
@@ -111,7 +114,13 @@ class Child:
             writer.close()
             if cancelled is not None:
                 raise cancelled
-        return self._end or End(State.LOST, f"its process {how_it_ended(waiting.result())}")
+        end = self._end or End(State.LOST, f"its process {how_it_ended(waiting.result())}")
+        if end.state in (State.FAILED, State.LOST):  # the traceback is in the log of the child alone
+            logger.warning(
+                "The job %r is %s: %s. Its log: %s.",
+                self._row["name"], end.state, end.error or end.cause, self._directory / LOG_NAME,
+            )  # fmt: skip
+        return end
 
     async def _spawned(self, end: socket.socket, lease: int) -> asyncio.subprocess.Process:
         log = await in_thread(partial(open, self._directory / LOG_NAME, "ab"))

@@ -29,7 +29,8 @@ async def halving(
     Each trial is a job, ``<name>-<number>``. It pauses at a rung when it has reported a metric there:
     ``job.report(step, loss=loss)`` at the step of the rung or, once, beyond it. When all trials have
     reached the rung, or have ended, the best ones are resumed and the others cancelled. A trial without
-    the metric, or with NaN, is the worst. The kind itself ends at the last rung.
+    the metric, or with NaN, is the worst. The kind itself ends at the last rung; a survivor that was
+    paused beyond it is resumed to end.
 
     Called again, also in a new process after a kill, it reads what finished trials have reported, and
     continues the others: it decides the same. Cancelling it leaves the trials as they are. A trial that
@@ -51,7 +52,7 @@ async def halving(
     Raises:
         ValueError: there is no trial; the rungs do not rise; ``eta`` is below 2; the mode is unknown.
         FileExistsError: a job of this name has other parameters or rungs.
-        LookupError: the kind is unknown.
+        LookupError: the kind is unknown; trials have reported other metrics only.
         RuntimeError: the queue is not open, or was closed during this call.
 
     Example::
@@ -74,6 +75,7 @@ async def halving(
     for number, rung in enumerate(steps):
         passed = steps[number - 1] if number else -1
         await asyncio.gather(*[_reach(queue, job, rung, passed) for job in alive])
+        _check_reports(alive, rung, metric)
         is_last = number == len(steps) - 1
         alive.sort(key=lambda job: _score(job, rung, metric, mode))  # stable: of equals the first one
         count = len(alive) if is_last else max(1, len(alive) // eta)
@@ -81,12 +83,26 @@ async def halving(
             with contextlib.suppress(StateError):  # it has ended
                 await job.cancel()
         alive = alive[:count]
+    await asyncio.gather(*[_reach(queue, job, None, steps[-1]) for job in alive])
     outcomes = [(await job.wait()).outcome for job in jobs]
     return [outcome for outcome in outcomes if outcome is not None]
 
 
-async def _reach(queue: JobQueue, job: Job, rung: int, passed: int) -> None:
-    """Continue a trial after the rung that it has passed, and wait until it is judged at the next."""
+def _check_reports(trials: Sequence[Job], rung: int, metric: str) -> None:
+    reported = {name for job in trials for name in job._row["judged"].get(str(rung), {})}
+    if reported and metric not in reported:
+        raise LookupError(
+            f"No trial has reported the metric {metric!r} at step {rung}; there are {sorted(reported)}."
+            f" Pass one of these to halving(), or call job.report(step, {metric}=value)."
+        )
+
+
+async def _reach(queue: JobQueue, job: Job, rung: int | None, passed: int) -> None:
+    """Continue a trial after the rung that it has passed, and wait until it is judged at the next.
+
+    Args:
+        rung: the next one; None to wait for its end.
+    """
     changes = queue._changes
     while True:
         count = changes.count

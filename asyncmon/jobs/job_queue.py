@@ -241,7 +241,10 @@ class JobQueue:
             raise TypeError(f"priority must be a whole number, got {priority!r}.")
         if abs(priority) > _MOST_PRIORITY:
             raise ValueError(f"priority must be within {_MOST_PRIORITY:,} of 0, got {priority!r}.")
-        text = _encode(dict(params or {}))
+        try:
+            text = _encode(dict(params or {}))
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"params must be values of JSON, got {params!r}: {error}") from None
         if not text.isascii():
             text.encode()  # half a surrogate pair raises ValueError
         new = f"{kind}-{clock.random_bytes(6).hex()}"

@@ -313,8 +313,17 @@ class SteppedSession(ABC):
             return value
         if isinstance(fetch, OptionalFetch):
             return fetch.default
+        raise self._not_found(str(name), results)
+
+    def _not_found(self, name: str, results: Mapping[str, Any]) -> NotFoundError:
         outputs = {key for result in results.values() if isinstance(result, Mapping) for key in result}
-        raise NotFoundError(
+        if not results:  # the fetch of the caller, and not that of a hook beside a step
+            known = self._program.contents()
+            return NotFoundError(
+                f"The program has no {name!r}: it has {known}. A value that a step returns needs "
+                "the step among the fetches."
+            )
+        return NotFoundError(
             f"Nothing in this run is called {name!r}. Steps that ran: {list(results)}, which returned: "
             f"{sorted(map(str, outputs))}. The program has {self._program.contents()}. A hook beside "
             f"several steps fetches optional({name!r})."

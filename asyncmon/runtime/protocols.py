@@ -229,6 +229,9 @@ class ProgramMembers(DescribedProgramMembers):
     learning_rates: Callable[[], Mapping[str, float]] | None = None
     """Return the present learning rates by tag. Called by a ``TrainingMetricsHook`` between two steps.
     None: there are none to log."""
+    steps: Collection[str] | None = None
+    """The names of the steps. An evaluation by one name is checked against them before the first step.
+    None: names are left to the sessions."""
     session_hooks: Callable[[], Iterable[Any]] | None = None
     """Return hooks that each session of the program needs. Called by ``MonitoredTrainingSession``.
     None: it needs none."""

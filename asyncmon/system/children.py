@@ -22,6 +22,8 @@ class Source(NamedTuple):
     path: str | None
     """The file of a program, which has no name to import."""
     function: str
+    arguments: list[str]
+    """``sys.argv`` of this process, which the module may read."""
 
 
 def source_of(fn: Any, instead: str = "") -> Source:
@@ -40,22 +42,38 @@ def source_of(fn: Any, instead: str = "") -> Source:
             f" it to the top level of its module{instead}."
         )
     if fn.__module__ != "__main__":
-        return Source(fn.__module__, None, fn.__qualname__)
+        return Source(fn.__module__, None, fn.__qualname__, sys.argv)
     module: Any = sys.modules["__main__"]
     spec = getattr(module, "__spec__", None)
     if spec is not None:  # python -m
-        return Source(spec.name, None, fn.__qualname__)
+        return Source(spec.name, None, fn.__qualname__, sys.argv)
     path = getattr(module, "__file__", None)
     if path is None:
         raise ValueError(
             f"{fn.__qualname__!r} is in no file that a child process can import. Move it to a"
             f" module{instead}."
         )
-    return Source(None, os.path.abspath(path), fn.__qualname__)
+    return Source(None, os.path.abspath(path), fn.__qualname__, sys.argv)
 
 
 def load(source: Source) -> Any:
-    """Import a function, in the child process. Raises the errors of its module."""
+    """Import a function, in the child process. Raises the errors of its module.
+
+    Raises:
+        RuntimeError: the module has raised SystemExit, as a parser of its command line does.
+    """
+    sys.argv = list(source.arguments)
+    try:
+        module = _imported(source)
+    except SystemExit as error:
+        raise RuntimeError(
+            f"The module of {source.function!r} has ended the child process that imports it: {error!r}."
+            ' Put what a program does into `if __name__ == "__main__":`.'
+        ) from error
+    return reduce(getattr, source.function.split("."), module)
+
+
+def _imported(source: Source) -> Any:
     module: Any
     if source.path is not None:
         # As multiprocessing does, whose own children then find it: `__name__ == "__main__"` is false.
@@ -65,7 +83,7 @@ def load(source: Source) -> Any:
     else:
         assert source.module is not None, "there is no file"
         module = importlib.import_module(source.module)
-    return reduce(getattr, source.function.split("."), module)
+    return module
 
 
 async def start(

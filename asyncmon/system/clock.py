@@ -8,6 +8,7 @@ they are measured with :func:`time.perf_counter`.
 from __future__ import annotations
 
 import asyncio
+import datetime
 import os
 import time
 from typing import Protocol
@@ -48,6 +49,11 @@ def of_threads() -> float:
 def wall() -> float:
     """Return seconds since the epoch, for time stamps."""
     return float(getattr(_clock(), "wall_time", time.time)())
+
+
+def local_text(wall_time: float) -> str:
+    """Return a wall time as the local time with its offset, for people."""
+    return datetime.datetime.fromtimestamp(wall_time).astimezone().isoformat(" ", "seconds")
 
 
 def seconds(name: str, value: float) -> float:

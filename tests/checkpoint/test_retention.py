@@ -174,6 +174,22 @@ async def test_a_best_that_no_save_has_a_metric_for_is_a_warning(
         await saver.save(make_session(a=1.0), tmp_path / "m", step)
     (message,) = [one for one in caplog.messages if "the metric 'loss'" in one]
     assert f"{tmp_path / 'm-0'} is deleted" in message
+    assert "They have no metrics." in message
+
+
+@pytest.mark.asyncio
+async def test_a_best_by_a_metric_of_another_name_is_a_warning_with_the_names(
+    tmp_path: Path, make_session: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    saver = Saver(max_to_keep=1, keep_best=KeepBest("los"))
+    for step in range(4):
+        metrics = {"loss": 1.0} if step > 1 else None
+        await saver.save(make_session(a=1.0), tmp_path / "m", step, metrics=metrics)
+    found = [one for one in caplog.messages if "the metric 'los'" in one]
+    assert [("no metrics" in one, "They have ['loss']" in one) for one in found] == [
+        (True, False),
+        (False, True),
+    ]
 
 
 def test_best_is_the_greatest_if_so_configured_and_the_newer_of_equals() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -31,6 +32,10 @@ def double(element: int) -> int:
 async def async_double(element: int) -> int:
     await asyncio.sleep(0)
     return 2 * element
+
+
+def arguments(element: int) -> list[str]:
+    return sys.argv
 
 
 def seen(element: int, policy: WorkerPolicy) -> tuple[int, int, Any]:

@@ -143,6 +143,25 @@ async def test_error_of_the_import_stops_the_session_as_itself(
     assert any("raised in the child process" in note for note in caught.value.__notes__)
 
 
+async def test_module_that_exits_at_its_import_is_named(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor = ProcessExecutor(changed("exits", "raise SystemExit(2)", tmp_path, monkeypatch), 2)
+    text = r"The module of 'make' has ended the child process that imports it: SystemExit\(2\)"
+    with pytest.raises(RuntimeError, match=text):
+        async with assert_nothing_left_behind(), bench.session() as sess:
+            await use(sess, sess.produce(range(4), executor))
+
+
+async def test_module_of_a_child_finds_the_arguments_of_this_process(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["program", "--rate", "0.5"])
+    async with bench.session() as sess:
+        items = await use(sess, sess.produce(range(1), ProcessExecutor(calls.arguments, 1)), 1)
+    assert items[0].value == ["program", "--rate", "0.5"]
+
+
 def changed(name: str, text: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a function of a module that has another text when a child imports it."""
     (place / f"{name}.py").write_text("def make(element):\n    return element\n")

@@ -93,6 +93,11 @@ class TestEvaluate:
         with pytest.raises(ValueError, match="An evaluation needs data, got 0 batches"):
             await evaluate(ScriptedSession(), {"loss": "loss"}, [])
 
+    async def test_batches_that_are_no_feeds_are_refused(self) -> None:
+        loader: Any = lambda: [[1.0, 2.0]]  # noqa: E731
+        with pytest.raises(TypeError, match=r"feeds must give dicts, as run\(\) takes them, got list"):
+            await evaluate(ScriptedSession(), {"loss": "loss"}, loader)
+
     async def test_a_function_of_batches_may_be_async(self) -> None:
         async def load() -> list[dict[str, float]]:
             await asyncio.sleep(1)
@@ -431,6 +436,13 @@ async def test_the_end_does_not_evaluate_twice() -> None:
         await sess.run(train)
         await sess.run(train)
     assert [step for step, _, _ in results] == [2]
+
+
+async def test_step_that_the_program_lacks_is_refused_before_the_first_step() -> None:
+    hook = EvalHook("tset", every_steps=1000)
+    text = r"There is no step 'tset' to evaluate; the program has \[.*'test'"
+    with pytest.raises(NotFoundError, match=text):
+        await MonitoredSession(ChiefSessionCreator(program=program()), [hook]).start()
 
 
 async def test_variables_that_training_lacks_are_named() -> None:

@@ -57,7 +57,8 @@ async def test_training_metrics_stop_early(tmp_path: Path) -> None:
     assert [point.value for point in read_scalars(paths)["train/loss"]] == [4.5, 2.5, 2.5, 2.5]
 
 
-async def test_training_metrics_are_those_of_training_steps() -> None:
+async def test_training_metrics_are_those_of_training_steps(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "asyncmon.hooks.eval_hook")
     training = am.TrainingMetricsHook({"loss": "loss"}, every_steps=2)
     made = program()
     async with am.MonitoredTrainingSession(program=made, hooks=[training]) as sess:
@@ -65,6 +66,7 @@ async def test_training_metrics_are_those_of_training_steps() -> None:
         await sess.run("evaluate")
         await sess.run("train")
     assert (training.step, training.metrics) == (2, {"loss": 4.5})
+    assert caplog.messages == ["Training metrics 'train' at step 2: loss = 4.5"]
     with pytest.raises(ValueError, match="no metric"):
         am.TrainingMetricsHook({})
 

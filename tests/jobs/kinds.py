@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import signal
 import time
@@ -62,3 +63,12 @@ async def spin(job: am.jobs.RunningJob) -> None:
     end = time.monotonic() + job.params["secs"]
     while time.monotonic() < end:
         pass
+
+
+async def fork(job: am.jobs.RunningJob) -> None:
+    """Run a forked process, as a ``DataLoader`` with workers does."""
+    process = multiprocessing.get_context("fork").Process(target=os.getpid)
+    process.start()
+    await asyncio.to_thread(process.join, 20)
+    process.kill()
+    assert process.exitcode == 0, process.exitcode

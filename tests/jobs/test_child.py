@@ -64,6 +64,13 @@ async def test_a_child_is_paused_resumed_and_cancelled_in_order(root: Path) -> N
 
 
 @pytest.mark.asyncio
+async def test_a_kind_forks_processes_beside_the_thread_that_waits_for_stops(root: Path) -> None:
+    async with queue_of(root, "fork") as queue:
+        job = await (await queue.submit("fork")).wait()
+    assert job.state == "completed", job.outcome
+
+
+@pytest.mark.asyncio
 async def test_a_job_that_spins_holds_up_no_other_one(root: Path) -> None:
     async with queue_of(root, "spin") as queue:
         job = await queue.submit("spin", {"secs": 1.0})
@@ -127,7 +134,7 @@ async def test_a_job_that_kills_its_process_fails_after_five_deaths_and_others_e
 
 @pytest.mark.asyncio
 async def test_a_kind_that_cannot_be_imported_fails_with_the_reason(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "gone_kind.py").write_text("async def train(job):\n    pass\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -139,6 +146,8 @@ async def test_a_kind_that_cannot_be_imported_fails_with_the_reason(
         job = await (await queue.submit("gone")).wait()
     assert job.outcome is not None
     assert job.outcome.error == "The kind cannot be imported: OSError('no weights')"
+    log = root / "runs" / job.name / "job.log"
+    assert f"failed: {job.outcome.error}. Its log: {log}." in caplog.text
 
 
 @pytest.mark.parametrize("how", ["closure", "lambda"])

@@ -89,6 +89,29 @@ async def test_a_report_beyond_a_rung_counts_for_it(root: Path) -> None:
     ]
 
 
+async def test_a_trial_that_is_paused_beyond_the_last_rung_is_resumed_to_end(root: Path) -> None:
+    queue = am.jobs.JobQueue(root, max_running=3)
+
+    @queue.kind("trial")
+    async def trial(job: Any) -> None:
+        async with counting(job, RUNGS[-1] + 1) as sess:
+            while (sess.global_step or 0) < RUNGS[-1]:  # it ignores the pause
+                await sess.run("count")
+                job.report(sess.global_step, loss=job.params["loss"])
+
+    async with queue:
+        outcomes = await sweep(queue, [2, 1, 3])
+    assert [one.state for one in outcomes] == ["cancelled", "completed", "cancelled"]
+
+
+async def test_a_metric_that_no_trial_reports_is_refused_with_those_that_they_do(root: Path) -> None:
+    async with queue_of(root, []) as queue:
+        with pytest.raises(LookupError, match=r"the metric 'los' at step 2; there are \['loss'\]"):
+            await sweep(queue, [2, 1, 3], metric="los")
+        outcomes = await sweep(queue, [2, 1, 3])  # nothing is lost
+    assert [one.state for one in outcomes] == ["cancelled", "completed", "cancelled"]
+
+
 async def test_an_interrupted_sweep_decides_the_same(root: Path) -> None:
     steps: list[tuple[str, int]] = []
     losses = [{"loss": loss, "pause": 0.01} for loss in (3, 1, 2, 6, 5, 4)]

@@ -73,8 +73,8 @@ async def test_the_same_name_kind_and_params_are_the_same_job(root: Path, steere
     ("arguments", "error", "text"),
     [
         (("nothing",), LookupError, "There is no kind 'nothing'; there are: 'steered'"),
-        (("steered", {"rate": float("nan")}), ValueError, "not JSON compliant"),
-        (("steered", {"rate": object()}), TypeError, "not JSON serializable"),
+        (("steered", {"rate": float("nan")}), ValueError, "values of JSON, got .* not JSON compliant"),
+        (("steered", {"rate": object()}), TypeError, "values of JSON, got .* not JSON serializable"),
         (("steered", [1]), TypeError, "values by name"),
         (("steered", {}, "../x"), ValueError, "A name has up to 80"),
         (("steered", {}, ".x"), ValueError, "begins with a letter"),

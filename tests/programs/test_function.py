@@ -264,9 +264,11 @@ async def test_wrong_feeds_and_fetches_are_named() -> None:
         await session.run("train", {"bach": 1.0})
     with pytest.raises(
         NotFoundError,
-        match=r"is called 'nowhere'.*The program has the steps \[.*'train'",
+        match=r"The program has no 'nowhere': it has the steps \[.*'train'",
     ):
         await session.run("nowhere")
+    with pytest.raises(NotFoundError, match=r"is called 'nowhere'. Steps that ran: \['evaluate'\]"):
+        await session.run(["evaluate", "nowhere"], {"batch": 1.0})
     with pytest.raises(TypeError, match="Cannot be None"):
         await session.run(None)
     with pytest.raises(TypeError, match="Fetches of functions are names, got 5"):

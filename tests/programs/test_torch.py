@@ -257,6 +257,20 @@ async def test_a_list_of_texts_is_split_with_the_batch() -> None:
     assert seen == [(2, ["a", "b"], ["whole"]), (1, ["c"], ["whole"]), (2, ["d", "e"], ["whole"])]
 
 
+@pytest.mark.parametrize("result", [{"los": 1.0}, {"loss": 1.0}, 1.0, None])
+async def test_training_step_without_a_loss_is_refused_with_what_it_returned(result: Any) -> None:
+    model = torch.nn.Linear(4, 2)
+    program = TorchProgram({"model": model, "optimizer": torch.optim.SGD(model.parameters(), 0.1)})
+
+    @program.training_step
+    def train(state: Any, batch: Any) -> Any:
+        return result
+
+    text = "The training step 'train' must return the loss, a tensor, .* got 'loss?': (float|NoneType)"
+    with pytest.raises(InvalidArgumentError, match=text):
+        await program.create_session().run("train", {"batch": batch()})
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 async def test_mixed_precision_with_a_scaler_resumes_exactly(dtype: str, tmp_path: Path) -> None:
     def program() -> TorchProgram:

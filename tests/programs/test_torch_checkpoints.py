@@ -144,7 +144,7 @@ async def test_other_hyperparameters_are_a_choice(
         await train(tmp_path, net(), sgd(momentum=0.9))
     made = await train(tmp_path, net(), sgd(lr=0.3, momentum=0.5), steps=1)
     assert found(made) == (0.01, 0.5)
-    assert "'optimizer' gets the hyperparameters of the checkpoint: lr=0.3, found 0.01." in caplog.text
+    assert "'optimizer' gets the hyperparameters of the checkpoint: lr=0.01, not 0.3." in caplog.text
     made = await train(
         tmp_path, net(), sgd(lr=0.3, momentum=0.9), steps=1, hyperparameters="checkpoint"
     )

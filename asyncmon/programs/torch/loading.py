@@ -183,18 +183,21 @@ class Loading:
             if names and [*map(plain_key, names)] == [*map(plain_key, saved.get("param_names", ()))]:
                 saved["param_names"] = names  # those of a compiled module are others
             differ = {k for k in ours.keys() & saved if k not in _NO_RULE and saved[k] != ours[k]}
-            values = ", ".join(f"{k}={ours[k]!r}, found {saved[k]!r}" for k in sorted(differ))
+            pairs = [(k, ours[k], saved[k]) for k in sorted(differ)]
             if differ and wanted == "code":
                 rate = saved["lr"]
                 first = saved.get("initial_lr") if "initial_lr" in ours else None
                 saved.update({key: ours[key] for key in differ})
                 if first:  # as far as the scheduler, which continues from the checkpoint
                     saved["lr"] = rate * ours["initial_lr"] / first
+                values = ", ".join(f"{k}={here!r}, not {there!r}" for k, here, there in pairs)
                 logger.info("%r keeps the hyperparameters of the code: %s.", name, values)
             elif differ - may_differ and wanted is None:
                 remedy = "choose by hyperparameters='checkpoint' or 'code' of the program"
+                values = ", ".join(f"{k}={here!r}, found {there!r}" for k, here, there in pairs)
                 problems.append(f"{name!r}: expected {values} ({remedy})")
             elif differ:
+                values = ", ".join(f"{k}={there!r}, not {here!r}" for k, here, there in pairs)
                 logger.info("%r gets the hyperparameters of the checkpoint: %s.", name, values)
 
 

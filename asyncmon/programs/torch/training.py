@@ -87,6 +87,11 @@ def training_step(
                 with _NOTHING if precision is None else precision.autocast(device):
                     output = fn(**{**arguments, "batch": part})
                 output = output if isinstance(output, dict) else {"loss": output}
+                if not isinstance(output.get("loss"), torch.Tensor):
+                    raise InvalidArgumentError(
+                        f"The training step {inner.name!r} must return the loss, a tensor, or a "
+                        f"dict with it as 'loss', got {_kinds(output)}."
+                    )
                 loss = output["loss"] * share if accumulate > 1 else output["loss"]
                 (loss if scale is None else scale.scale(loss)).backward()
             outputs.append(output)
@@ -112,6 +117,10 @@ def training_step(
         return result
 
     return train
+
+
+def _kinds(output: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name!r}: {type(value).__name__}" for name, value in output.items()) or "{}"
 
 
 def _mean_of_ranks(value: Any, device: str) -> float:
