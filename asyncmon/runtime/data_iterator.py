@@ -91,15 +91,14 @@ class DataIterator(Generic[T]):
             while True:  # without elements that are consumed already
                 if frontier.moves != self._moves:
                     await self._follow(frontier)
-                mark, number, moves = self._mark(), frontier.cursor, frontier.moves
+                mark, moves = self._mark(), frontier.moves
                 ahead = frontier.fetch(task, mark)
                 try:
                     item = await self._next()
                 except BaseException:
                     frontier.not_fetched()
                     raise
-                stale = None if frontier.moves == moves else number
-                if frontier.fetched(task, mark, ahead, stale):
+                if frontier.fetched(task, mark, ahead, is_stale=frontier.moves != moves):
                     return item
         except Exception as error:
             mark_error(error, "data", "the data")

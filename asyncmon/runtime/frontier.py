@@ -221,29 +221,29 @@ class Frontier:
         """Record that a fetch has ended without an element."""
         self._fetching = None
 
-    def fetched(self, task: Task | None, mark: Mark, ahead: Task | None, stale: int | None) -> bool:
+    def fetched(self, task: Task | None, mark: Mark, ahead: Task | None, *, is_stale: bool) -> bool:
         """Record an element, and return whether it is given to the body.
 
         Args:
             task: that has asked for it.
             mark: as for :meth:`fetch`, which returned ``ahead``.
-            stale: the number of an element from before a move of the source, or None.
+            is_stale: whether the source was moved since.
         """
         self._fetching, self.has_ended = None, False
-        number = stale if self._rewinds else None
-        if number is not None and self.reads_ahead:
-            return False  # the source gives it again
-        if number is None:
-            number = self._cursor
-            self._cursor = number + 1
+        if is_stale and self._rewinds:
+            return False  # the source gives it again, maybe in another order
+        number = self._cursor
+        self._cursor = number + 1
         if number == self._taken:
-            self._taken = number + 1
-        elif number > self._taken:  # stale: the source was moved to a position before it
-            self._again.append((self._taken, number))
             self._taken = number + 1
         elif any(first <= number < end for first, end in self._again):
             self._again = deque(without(self._again, number, number + 1))
         else:
+            # A batch keeps no position of the pass before a move: the order of later elements that
+            # complete as they come is recorded in the positions of the present pass.
+            for batch in self._held:
+                if number in batch.elements:
+                    batch.elements[number] = mark
             return False
         self.newest = number
         if self.reads_ahead:
