@@ -168,7 +168,7 @@ class ProcessGroupHook(SessionRunHook):
         known = self._session.graph.steps
         names = leaves(run_context.original_args.fetches)
         steps = sorted({name for name in names if isinstance(name, str) and name in known})
-        run = zlib.crc32(repr(steps).encode()) >> 1
+        run = zlib.crc32(repr(steps).encode()) >> 1  # some engines exchange it as an int32
         try:
             stop = await self._stop_of_all(self._coord.stops.event.stop, run)
         except DifferentRunsError:

@@ -238,6 +238,13 @@ async def test_a_malformed_request_is_an_invalid_argument(request_: dict[str, An
         await RunRecord().answer(lambda: None, request_, None)
 
 
+async def test_session_of_no_task_is_refused() -> None:
+    for task in ("ps", "/job:ps/task:x"):
+        request_ = {"method": "join", "name": "a", "task": task}
+        with pytest.raises(errors.InvalidArgumentError, match=f"^'{task}' is no task: "):
+            await RunRecord().answer(lambda: None, request_, None)
+
+
 @pytest_asyncio.fixture
 async def cluster() -> AsyncIterator[InProcessCluster]:
     cluster = InProcessCluster(CLUSTER)

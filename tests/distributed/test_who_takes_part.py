@@ -107,6 +107,16 @@ async def test_only_jobs_with_variables_count() -> None:
     ]
 
 
+async def test_variable_of_a_job_without_a_task_is_that_of_its_first_one() -> None:
+    def at(device: str) -> Fingerprint:
+        with graph.Graph().as_default() as made, graph.device(device):
+            graph.get_variable("v", initializer=0.0)
+        return Fingerprint(None, variables_of(made))
+
+    assert not at("/job:ps").differences(at("/job:ps/task:0"))
+    assert at("/job:ps").differences(at("/job:ps/task:1"))
+
+
 async def test_a_worker_with_one_of_two_servers_is_refused_before_it_trains() -> None:
     spec = {"ps": ["a:1", "b:1"], "worker": ["c:1", "d:1"]}
     cluster = InProcessCluster(spec)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import asyncmon as am
@@ -52,7 +53,8 @@ class Member(ProcessGroupHook):
             load_own_states(session, first, first)
 
     async def gather_stops(self, own: dict[str, Any] | None, run: int) -> list[dict[str, Any] | None]:
-        found = await self._exchange.all(self._number, (own, run))
+        as_array = np.array(run, np.int32)  # as engines exchange it: a larger number is an error
+        found = await self._exchange.all(self._number, (own, int(as_array)))
         if any(stop for stop, _ in found):
             return [stop for stop, _ in found]
         if len({one for _, one in found}) > 1:
