@@ -19,6 +19,7 @@ from asyncmon.hooks import (
     TensorBoardLogger,
 )
 from asyncmon.hooks.hook_support import whole_number
+from asyncmon.hooks.loggers import check_loggers
 from asyncmon.runtime import (
     ChiefSessionCreator,
     MonitoredSession,
@@ -205,7 +206,7 @@ def MonitoredTrainingSession(
     events = summary_dir or checkpoint_dir
     summary_dir = local_events(events) if events else None
     chief_hooks: list[SessionRunHook] = list(chief_only_hooks)
-    loggers = list(loggers)
+    loggers = check_loggers(loggers)
     is_written = any(isinstance(one, TensorBoardLogger) for one in loggers)
     if summary_dir and not is_written:
         loggers.insert(0, TensorBoardLogger(summary_dir))

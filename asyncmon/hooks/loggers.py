@@ -23,6 +23,24 @@ from asyncmon.system.members import members_of
 logger = logging.getLogger(__name__)
 
 
+def check_loggers(loggers: Iterable[Logger]) -> list[Logger]:
+    """Return loggers as a list.
+
+    Raises:
+        TypeError: they are no list, or one lacks a method.
+    """
+    if not isinstance(cast("object", loggers), Iterable):
+        raise TypeError(f"loggers must be a list of loggers, got {loggers!r}. Write `[...]`.")
+    checked = list(loggers)
+    for one in checked:
+        if missing := [name for name in _METHODS if not callable(getattr(one, name, None))]:
+            raise TypeError(
+                f"A logger has the methods {', '.join(_METHODS)}; {one!r} of type "
+                f"{type(one).__name__} lacks {', '.join(missing)}."
+            )
+    return checked
+
+
 class LoggersHook(SessionRunHook):
     """Write logged values and configurations to loggers. ``MonitoredTrainingSession`` adds one.
 
@@ -53,15 +71,7 @@ class LoggersHook(SessionRunHook):
     def __init__(
         self, loggers: Iterable[Logger], *, most_pending: int = 10_000, timeout_secs: float = CLOSE_SECS
     ) -> None:
-        if not isinstance(cast("object", loggers), Iterable):
-            raise TypeError(f"loggers must be a list of loggers, got {loggers!r}. Write `[...]`.")
-        self._loggers = list(loggers)
-        for one in self._loggers:
-            if missing := [name for name in _METHODS if not callable(getattr(one, name, None))]:
-                raise TypeError(
-                    f"A logger has the methods {', '.join(_METHODS)}; {one!r} of type "
-                    f"{type(one).__name__} lacks {', '.join(missing)}."
-                )
+        self._loggers = check_loggers(loggers)
         self._most_pending = whole_number("most_pending", most_pending, least=1)
         self._timeout_secs = positive("timeout_secs", timeout_secs)
         boards = [one for one in self._loggers if isinstance(one, TensorBoardLogger)]

@@ -198,6 +198,7 @@ class Worker:
 
     def _start(self, claim: Claim) -> None:
         row, lease = claim
+        logger.info("The job %r begins, attempt %d.", row["name"], row["attempt"])
         spec = self._kinds[row["kind"]]
         path, emit = self._directory.run(row["name"]), self._emit_for(row)
         runner: _Runner
@@ -247,6 +248,7 @@ class Worker:
                 pause = min(2 * pause, _LONGEST_PAUSE_SECS)
             except RuntimeError:  # the queue did not wait for it any longer
                 break
+        logger.info("The job %r is %s: %s.", row["name"], ended.state, ended.error or ended.cause)
         lease.release(remove=ended.state in FINAL)
         self.mine.pop(row["id"], None)
         self.wake.set()

@@ -443,7 +443,7 @@ async def test_an_object_that_is_no_logger_is_refused() -> None:
     with pytest.raises(TypeError, match="lacks write, write_config, flush, close"):
         am.MonitoredTrainingSession(loggers=["runs/1"])  # type: ignore[list-item]
     with pytest.raises(TypeError, match=r"loggers must be a list of loggers, got .*JsonlWriter"):
-        am.LoggersHook(am.JsonlWriter("x.jsonl"))  # type: ignore[arg-type]
+        am.MonitoredTrainingSession(loggers=am.JsonlWriter("x.jsonl"))  # type: ignore[arg-type]
 
 
 async def test_json_lines_that_a_disk_refuses_are_bounded(

@@ -55,6 +55,22 @@ async def test_a_job_ends_once_with_an_outcome_and_its_events(root: Path, steere
 
 
 @pytest.mark.virtual_time
+async def test_beginnings_and_ends_of_jobs_are_logged(
+    root: Path, steered: Steered, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="asyncmon.jobs.worker")
+    async with queue_of(root, steered) as queue:
+        job = await queue.submit("steered", name="x")
+        await steered.wait_started("x")
+        steered.end("x")
+        await job.wait()
+    assert [one for one in caplog.messages if "The job" in one] == [
+        "The job 'x' begins, attempt 1.",
+        "The job 'x' is completed: returned.",
+    ]
+
+
+@pytest.mark.virtual_time
 async def test_the_same_name_kind_and_params_are_the_same_job(root: Path, steered: Steered) -> None:
     async with queue_of(root, steered) as queue:
         first = await queue.submit("steered", {"a": 1, "b": [2]}, name="x")

@@ -58,10 +58,14 @@ class Workers:
         self._executor = fn if isinstance(fn, Executor) else None
         self._fn: Callable[..., Awaitable[Any]] | None = None if self._executor else fn
         if self._fn is not None and not is_coroutine_function(self._fn):
+            remedy = (
+                "It yields: return the results of an element as one value."
+                if inspect.isasyncgenfunction(fn)
+                else "For a blocking function write one that awaits asyncio.to_thread(fn, element)."
+            )
             raise TypeError(
                 "produce() takes an `async def` function, an object with `async def serve(pipeline)`, "
-                f"or None, got {fn!r}. For a blocking function write one that awaits "
-                "asyncio.to_thread(fn, element)."
+                f"or None, got {fn!r}. {remedy}"
             )
         self.name: str = getattr(self._executor, "name", "pipeline")
         """The name of the function."""

@@ -48,6 +48,15 @@ async def test_plain_function_is_refused(bench: Bench) -> None:
             sess.produce([1], len)  # type: ignore[arg-type]
 
 
+async def test_async_generator_function_is_refused_with_the_remedy(bench: Bench) -> None:
+    async def make(element: int) -> Any:
+        yield element
+
+    async with bench.session() as sess:
+        with pytest.raises(TypeError, match="return the results of an element as one value"):
+            sess.produce([1], make)
+
+
 @pytest.mark.parametrize("size", [5, 0, 2.0, "3", None])
 async def test_batch_that_never_fills_is_refused(bench: Bench, size: Any) -> None:
     async with bench.session() as sess:
