@@ -62,7 +62,10 @@ async def read_main_file(store: Store, name: str, path: str, begins: bytes = b""
     try:
         return await in_thread(store.content, name, begins)
     except FileNotFoundError as error:
-        raise NotFoundError(f"There is no checkpoint {path!r}: {name!r} does not exist.") from error
+        raise NotFoundError(
+            f"There is no checkpoint {path!r}: neither a directory of this name nor the file {name!r} "
+            "exists."
+        ) from error
 
 
 def open_files(store: Store, names: Sequence[str]) -> list[DataFile]:
