@@ -96,7 +96,7 @@ def draw_curves(rows: list[Row], file: Path) -> None:
     for axes, row in zip(grid.flat, curves, strict=False):
         axes.loglog(*zip(*row.points, strict=True), marker="o", markersize=3, color=FASTER)
         axes.set_title(row.work, fontsize=8)
-        axes.tick_params(labelsize=7)
+        axes.tick_params(which="both", labelsize=7)
     for axes in list(grid.flat)[len(curves) :]:
         axes.set_axis_off()
     figure.savefig(file, dpi=120)
