@@ -351,9 +351,10 @@ class Iteration:
                 "Another task is waiting for an element; tasks share a dataset by get_next()."
             )
         self._busy = True
+        position = self._dataset._position  # one that is loaded during this call is for the next one
         try:
-            if self._position is not self._dataset._position or self._at == len(self._chunk):
-                await self._advance()
+            if self._position is not position or self._at == len(self._chunk):
+                await self._advance(position)
             elif self._budget is not None and self._budget.spent():
                 await self._budget.pause()
         finally:
@@ -361,8 +362,7 @@ class Iteration:
         element = self._chunk[self._at]
         self._chunk[self._at] = None
         self._at += 1
-        assert self._position is not None
-        self._position.offset = self._at
+        position.offset = self._at
         return element
 
     async def aclose(self) -> None:
@@ -370,17 +370,16 @@ class Iteration:
         self._closed = True
         await self._close_stage()
 
-    async def _advance(self) -> None:
+    async def _advance(self, position: Position) -> None:
         """Get the next chunk; reopen the pipeline if the position of the dataset changed."""
         if self._closed:
             raise StopAsyncIteration
-        if self._position is not self._dataset._position:
-            await self._open()
+        if self._position is not position:
+            await self._open(position)
         elif self._over is not None:
             raise self._over
-        stage, position = self._stage, self._position
+        stage = self._stage
         assert stage is not None
-        assert position is not None
         if self._budget is not None and self._budget.spent():
             await self._budget.pause()
         mark = stage.mark()
@@ -392,20 +391,19 @@ class Iteration:
             raise
         if not chunk:
             self._over = StopAsyncIteration()
-            if self._dataset._position is position:
+            if self._dataset._position is position and not self._closed:
                 self._position = self._dataset._position = self._dataset._next_pass()
             await self._close_stage()
             raise StopAsyncIteration
         position.mark, position.offset = mark, 0
         self._chunk, self._at = list(chunk), 0
 
-    async def _open(self) -> None:
+    async def _open(self, position: Position) -> None:
         await self._dataset._end_iteration(self)
         await self._close_stage()
         self._loop = asyncio.get_running_loop()
         self._budget = LoopBudget.of_running_loop()
-        position = self._dataset._position
-        state = self._dataset.state_dict()["position"]
+        state = skipped(position.mark, position.offset)()
         self._stage = await open_node(self._dataset._node, state, (position.passes,))
         mark = self._stage.mark()
         if isinstance(position.mark, Unopened):

@@ -179,9 +179,7 @@ class ReplayBuffer:
                 self._set_priorities(slots, new[count - len(kept) :])
             self._added += count
             self.revision += 1
-            ready = [item for item in self._waiting.items() if len(self) >= item[1][1]]
-        for event, (loop, _) in ready:
-            loop.call_soon_threadsafe(event.set)
+            self._wake()
         return numbers
 
     def sample(self, size: int) -> Sample:
@@ -266,9 +264,7 @@ class ReplayBuffer:
                 "rows": self._rows,
                 "added": self._added,
                 "structure": self._structure,
-                "segments": (
-                    segments := [self._segment(n) for n in range(-(-len(self) // self._rows))]
-                ),
+                "segments": segments,
                 "parts": " ".join(self._parts[n] for n in range(len(segments))),
                 "priorities": self._priorities[: len(self)].copy() if self._tree is not None else None,
                 "highest": self._highest,
@@ -310,9 +306,7 @@ class ReplayBuffer:
                 self._priorities[:] = 0
                 self._set_priorities(slots, state["priorities"], highest=False)
             self.revision += 1
-            ready = [item for item in self._waiting.items() if len(self) >= item[1][1]]
-        for event, (loop, _) in ready:
-            loop.call_soon_threadsafe(event.set)
+            self._wake()
 
     def _segment(self, number: int) -> list[FixedArray]:
         first = number * self._rows
@@ -380,6 +374,12 @@ class ReplayBuffer:
             if highest:
                 self._highest = max(self._highest, float(priorities.max()))
 
+    def _wake(self) -> None:
+        """Wake the iterators that wait for so many items."""
+        for event, (loop, least) in self._waiting.items():
+            if len(self) >= least:
+                loop.call_soon_threadsafe(event.set)
+
     def _with_generator(self, drawn: Mapping[str, Any]) -> dict[str, Any]:
         return {**self.state_dict(), "generator": drawn}
 
@@ -404,12 +404,14 @@ class Batches:
         buffer = self._buffer
         while len(buffer) < self._least:
             arrived = asyncio.Event()
-            buffer._waiting[arrived] = asyncio.get_running_loop(), self._least
+            with buffer._lock:
+                buffer._waiting[arrived] = asyncio.get_running_loop(), self._least
             try:
                 if len(buffer) < self._least:  # a thread may have added some
                     await arrived.wait()
             finally:
-                del buffer._waiting[arrived]
+                with buffer._lock:
+                    del buffer._waiting[arrived]
         nbytes = sum(column[:1].nbytes for column in buffer._columns) * self._size
         if nbytes <= _INLINE_BYTES:
             return buffer.sample(self._size)

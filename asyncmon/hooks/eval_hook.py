@@ -37,6 +37,7 @@ from asyncmon.runtime.stop.control import EvaluationEndedError
 from asyncmon.runtime.stop.interrupt import CallScope
 from asyncmon.runtime.stop.origin import marked
 from asyncmon.summary.shared_writer import SharedWriter, SummaryWriter
+from asyncmon.system.files import in_thread
 from asyncmon.system.functions import qualified_name, settled
 from asyncmon.system.members import members_of
 from asyncmon.system.snapshot import Snapshot
@@ -416,7 +417,8 @@ class EvalHook(Evaluations):
                 if self._averages is None:
                     done = await self._evaluate_state(state)
                 else:
-                    done = await self._evaluate_state(state, self._averages.applied(state, averages))
+                    applied = await in_thread(self._averages.applied, state, averages)
+                    done = await self._evaluate_state(state, applied)
         except Exception:
             if self.on_error != "log":
                 raise

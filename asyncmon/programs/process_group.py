@@ -45,9 +45,10 @@ async def own_states_of(session: Any, known: Fingerprints) -> dict[str, Any]:
     return await in_thread(_entries, _packed(stateful_of(session).states()), known)
 
 
-def restored_states_of(session: Any) -> dict[str, Any]:
+async def restored_states_of(session: Any) -> dict[str, Any]:
     """Return the states that the first process has restored for its data and hooks as entries."""
-    return _entries(_packed(stateful_of(session).restored), {})
+    restored = stateful_of(session).restored
+    return await in_thread(lambda: _entries(_packed(restored), {}))
 
 
 async def hook_fingerprints(session: Any) -> Fingerprints:
@@ -57,7 +58,7 @@ async def hook_fingerprints(session: Any) -> Fingerprints:
     return await in_thread(fingerprints_of, *packed, {})
 
 
-def load_own_states(session: Any, first: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+async def load_own_states(session: Any, first: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     """Let the data and the hooks of a process continue at their states.
 
     Args:
@@ -66,8 +67,8 @@ def load_own_states(session: Any, first: Mapping[str, Any], own: Mapping[str, An
         own: entries of the process, which prevail.
     """
     objects = stateful_of(session)
-    hooks = {name: one for name, one in _unpacked(first).items() if name.startswith(_HOOKS)}
-    states = {**hooks, **_unpacked(own)}
+    hooks = {n: one for n, one in (await in_thread(_unpacked, first)).items() if n.startswith(_HOOKS)}
+    states = {**hooks, **await in_thread(_unpacked, own)}
     known = {n: one for n, one in states.items() if n in objects.objects or not n.startswith(_HOOKS)}
     if known:
         objects.load(known)

@@ -89,17 +89,22 @@ class DataIterator(Generic[T]):
             if frontier is None:
                 return await self._next()
             while True:  # without elements that are consumed already
-                if frontier.moves != self._moves:
+                while frontier.moves != self._moves:
                     await self._follow(frontier)
                 mark, moves = self._mark(), frontier.moves
                 ahead = frontier.fetch(task, mark)
                 try:
                     item = await self._next()
-                except BaseException:
+                except BaseException as error:
                     frontier.not_fetched()
-                    raise
-                if frontier.fetched(task, mark, ahead, is_stale=frontier.moves != moves):
-                    return item
+                    is_overtaken = frontier.moves != moves and not self._should_stop()
+                    if not (is_overtaken and is_end_of_data(error) and frontier.reads_again()):
+                        raise
+                else:
+                    if frontier.moves != moves and frontier.reads_again():
+                        continue
+                    if frontier.fetched(task, mark, ahead):
+                        return item
         except Exception as error:
             mark_error(error, "data", "the data")
             if is_end_of_data(error):
@@ -140,6 +145,7 @@ class DataIterator(Generic[T]):
             if self._should_stop():
                 await self.end()
             self._sources.is_over(self._items)
+            self._is_begun = False  # it is read again if a move has overtaken its end
             raise
 
     def _end_pass(self) -> None:

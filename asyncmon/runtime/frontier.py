@@ -79,7 +79,6 @@ class Frontier:
         self._recoveries = recoveries
         self._recovery = recoveries.number  # the last recovery that restored a state
         self._moved_in_recovery = False
-        self._kept: list[Batch] = []  # of the body at the beginning of that recovery
         self._taken = 0
         self._cursor = 0
         self._again: deque[Interval] = deque()
@@ -92,6 +91,7 @@ class Frontier:
         self._readers = 0
         self._last: Any = None  # the position of a source that does not exist any more
         self.moves = 0  # of the source
+        self._moved_to: tuple[int, Any] | None = None  # the last one, of a source that does not follow
         self.revision = 0
         """See ``StatefulMembers.revision``."""
         self.has_ended = False
@@ -221,17 +221,25 @@ class Frontier:
         """Record that a fetch has ended without an element."""
         self._fetching = None
 
-    def fetched(self, task: Task | None, mark: Mark, ahead: Task | None, *, is_stale: bool) -> bool:
+    def reads_again(self) -> bool:
+        """Return whether the source gives again what a fetch found that a move has overtaken."""
+        if not self._rewinds:
+            return False
+        self._fetching, self.has_ended = None, False
+        if self._moved_to is not None:
+            number, position = self._moved_to
+            if self._cursor == number:  # the fetch may have read on from there
+                self.source.load_state_dict(position)
+        return True
+
+    def fetched(self, task: Task | None, mark: Mark, ahead: Task | None) -> bool:
         """Record an element, and return whether it is given to the body.
 
         Args:
             task: that has asked for it.
             mark: as for :meth:`fetch`, which returned ``ahead``.
-            is_stale: whether the source was moved since.
         """
         self._fetching, self.has_ended = None, False
-        if is_stale and self._rewinds:
-            return False  # the source gives it again, maybe in another order
         number = self._cursor
         self._cursor = number + 1
         if number == self._taken:
@@ -373,18 +381,17 @@ class Frontier:
         recoveries, step = self._recoveries, self._step_of_data()
         if recoveries.number != self._recovery:  # the first attempt of a recovery
             self._recovery, self._moved_in_recovery = recoveries.number, False
-            repeated = recoveries.repeated
-            # The body uses these in the repeated run or a later one: they are not given again.
-            self._kept = [
-                batch
-                for batch in self._held
-                if batch.at is NOT_BEGUN or (repeated is not None and batch.task is repeated)
-            ]
-        elif recoveries.current is not None:  # no recovery: the program restores a checkpoint
-            self._kept = [batch for batch in self._held if batch.at is NOT_BEGUN]
-            self._moved_in_recovery = True
+        repeated = recoveries.repeated
+        if recoveries.current is not None:  # no recovery: the program restores a checkpoint
+            repeated, self._moved_in_recovery = None, True
+        # The body uses these in the repeated run or a later one: they are not given again.
+        kept = [
+            batch
+            for batch in self._held
+            if batch.at is NOT_BEGUN or (repeated is not None and batch.task is repeated)
+        ]
         if not self._moved_in_recovery and state["step"] == step:
-            unused = [b for b in self._held if b.at == step and b not in self._kept]
+            unused = [b for b in self._held if b.at == step and b not in kept]
             if step is None or not unused:
                 return
             if self.returned is not None:
@@ -395,7 +402,7 @@ class Frontier:
                 return
             state = self.state_dict()  # the run is not repeated: its elements are outstanding
         self._moved_in_recovery = True
-        self._move(state, self._kept)
+        self._move(state, kept)
 
     def restart(self, step: int | None) -> None:
         """Set the first position if it belongs to this step, that of a state initialised again."""
@@ -445,6 +452,7 @@ class Frontier:
         if not self._rewinds:  # it continues where it is, and the pipeline has the elements
             self.pending = {n: self._start for first, end in again for n in range(first, end)}
             self._again, self._cursor = deque(), self._taken
+        self._moved_to = None if self.follows else (self._cursor, position)
         self.moves += 1
 
 

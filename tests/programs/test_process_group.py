@@ -46,11 +46,11 @@ class Member(ProcessGroupHook):
 
     async def share_state(self, session: Any) -> None:
         with await session.snapshot() as snapshot:
-            given = dict(snapshot), restored_states_of(session)
+            given = dict(snapshot), await restored_states_of(session)
         (values, first), _ = await self._exchange.all(self._number, given)
         if self._number:
             await session.load(values)
-            load_own_states(session, first, first)
+            await load_own_states(session, first, first)
 
     async def gather_stops(self, own: dict[str, Any] | None, run: int) -> list[dict[str, Any] | None]:
         as_array = np.array(run, np.int32)  # as engines exchange it: a larger number is an error
@@ -146,9 +146,9 @@ async def test_equal_states_of_hooks_are_not_sent() -> None:
         counter.counted = 5
         other = await own_states_of(raw, known)
         counter.counted = 0
-        load_own_states(raw, same, other)
+        await load_own_states(raw, same, other)
         assert counter.counted == 5
-        load_own_states(raw, other, same)
+        await load_own_states(raw, other, same)
         assert counter.counted == 5
     assert "Counter" in str(other["data"])
     assert str(same["data"]) == "{}"

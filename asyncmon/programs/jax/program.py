@@ -159,11 +159,11 @@ class ProcessesHook(ProcessGroupHook):
 
     async def share_state(self, session: Any) -> None:
         with await session.snapshot() as snapshot:
-            sent = dict(snapshot), restored_states_of(session)
+            sent = dict(snapshot), await restored_states_of(session)
             state, first = await in_thread(_broadcast, sent)
         if jax.process_index():
             await session.load(state)
-            load_own_states(session, first, first)
+            await load_own_states(session, first, first)
 
     async def gather_stops(self, own: dict[str, Any] | None, run: int) -> list[dict[str, Any] | None]:
         return await in_thread(_gathered, own, run)

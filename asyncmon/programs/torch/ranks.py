@@ -83,7 +83,8 @@ class RanksHook(ProcessGroupHook):
             whole = {name: one for name, one in snapshot.items() if not isinstance(one, HeldArray)}
         given = session.take_given()  # restored values that the chief does not have itself
         keep = session.own_pieces() if rank else None
-        first = {f"{RANK}0/{name}": value for name, value in restored_states_of(session).items()}
+        restored = await restored_states_of(session)
+        first = {f"{RANK}0/{name}": value for name, value in restored.items()}
         sent = None if rank else {**given, **whole, **first}
         state = await in_thread(_broadcast, sent, self._group, keep)
         if rank:
@@ -96,7 +97,7 @@ class RanksHook(ProcessGroupHook):
             ranks = sum(name.startswith(RANK) and name.endswith(f"/{OWN_STATES}") for name in state)
             # With another number of ranks each continues where the first one was in its share.
             source = rank if ranks == distributed.get_world_size() else 0
-            load_own_states(session, _entries_of(0, state), _entries_of(source, state))
+            await load_own_states(session, _entries_of(0, state), _entries_of(source, state))
 
     async def gather_stops(self, own: dict[str, Any] | None, run: int) -> list[dict[str, Any] | None]:
         async with self._exchange:

@@ -256,11 +256,10 @@ class Pipeline:
                     self._room.clear()
                     await self._room.wait()
                     continue
-                moves = frontier.moves
                 try:
                     element = await anext(items)
                 except StopAsyncIteration:
-                    if not self._should_stop() and frontier.moves == moves:
+                    if not self._should_stop():
                         self._end_of_data()
                     return
                 self._enter(frontier.newest, element)
