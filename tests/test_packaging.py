@@ -72,7 +72,7 @@ def test_the_wheel_works_without_the_source_tree(wheel: Path, tmp_path: Path) ->
 
 
 def test_the_wheel_stays_small(wheel: Path) -> None:
-    assert wheel.stat().st_size < 1_450_000  # of code: no data, no tests
+    assert wheel.stat().st_size < 1_500_000  # of code: no data, no tests
 
 
 def test_no_link_of_the_readme_is_dead_on_the_package_index(wheel: Path) -> None:

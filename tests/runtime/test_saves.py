@@ -190,7 +190,7 @@ async def test_commit_of_a_replaced_session_is_no_saved_step_of_the_new_one(tmp_
             saves.raw = ScriptedSession() if of_old_session else raw
             await orders.finish(order)
             saves.raw = raw
-            assert orders.is_saved(0) == (not of_old_session)
+            assert await orders.is_saved(0) == (not of_old_session)
     await saver.close()
 
 
@@ -204,7 +204,7 @@ async def test_older_commit_that_is_reported_later_is_not_the_newest(tmp_path: P
         await sess.run("train")
         await orders.finish(orders.order(saver, sess.raw_session(), prefix, 1))
         await orders.finish(older)
-        assert orders.is_saved(1)
+        assert await orders.is_saved(1)
     await saver.close()
 
 
