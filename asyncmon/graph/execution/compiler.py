@@ -338,8 +338,11 @@ class _Compiler:
             slot = self._slot(op, name)
             plan.versions[slot] = register
             if not self.embedded:
-                dtype = op.graph.root.get_operation_by_name(name).attrs["dtype"]
-                swaps.append(Swap(slot, register, values.give(register), dtype.numpy))
+                variable = op.graph.root.get_operation_by_name(name).attrs
+                is_owned = values.give(register)
+                if not is_owned:  # the commit copies it
+                    values.weight += num_elements(variable["shape"]) or 0
+                swaps.append(Swap(slot, register, is_owned, variable["dtype"].numpy))
         plan.swaps = tuple(swaps)
         in_place = {slot for update in self.updates for slot in update.slots}
         shared = {i for i, slots in values.external.items() if not slots.isdisjoint(in_place)}

@@ -110,6 +110,14 @@ async def test_a_plan_of_many_elements_starts_in_a_worker() -> None:
     assert total == 1_000_000
 
 
+async def test_a_plan_that_copies_large_values_into_variables_starts_in_a_worker() -> None:
+    x = tf.py_func(lambda: threading.current_thread().name, [], tf.string)
+    v = tf.Variable(np.zeros(1 << 18, np.float32))
+    async with tf.Session() as sess:
+        name, _ = await sess.run([x, v.initializer])
+    assert b"asyncmon-session" in name
+
+
 async def test_a_timeout_ends_a_run_between_two_nodes_se_3() -> None:
     """SE-3."""
     gate = Gate()
