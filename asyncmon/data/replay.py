@@ -375,7 +375,7 @@ class ReplayBuffer:
                 self._highest = max(self._highest, float(priorities.max()))
 
     def _wake(self) -> None:
-        """Wake the iterators that wait for so many items."""
+        """Wake the iterators whose least number of items has arrived."""
         for event, (loop, least) in self._waiting.items():
             if len(self) >= least:
                 loop.call_soon_threadsafe(event.set)
