@@ -257,3 +257,15 @@ class CountingLoop(VirtualTimeLoop):
         if self.turns == self.at:
             self.act()
         super()._run_once()  # type: ignore[misc]  # private, so not in typeshed
+
+
+class FailAfterCommit(SessionRunHook):
+    """Fails once, after the commit of a step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    async def after_run(self, run_context: Any, run_values: Any) -> None:
+        if run_context.session.global_step == self.step:
+            self.step = -1
+            raise AbortedError("preempted")

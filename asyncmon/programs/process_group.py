@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -100,7 +101,7 @@ class DifferentRunsError(Exception):
     """Processes begin runs of different steps."""
 
 
-class ProcessGroupHook(SessionRunHook):
+class ProcessGroupHook(SessionRunHook, ABC):
     """Start with the state of the first process, and stop all processes before the same step.
 
     Before each run all processes exchange whether they continue. If one stops, all stop: the run
@@ -123,20 +124,20 @@ class ProcessGroupHook(SessionRunHook):
         self.joined = False
         """Whether all processes have the state of the first."""
 
+    @abstractmethod
     async def share_state(self, session: Any) -> None:
         """Load the state of the first process, which is restored or initialised, into the others.
 
         With the states of their data and hooks, see :func:`load_own_states`.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     async def gather_stops(self, own: dict[str, Any] | None, run: int) -> list[dict[str, Any] | None]:
         """Return what each process gives; an empty list if all give None. Waits for all to call it.
 
         Raises:
             DifferentRunsError: all give None, and not the same ``run``.
         """
-        raise NotImplementedError
 
     def hooks(self) -> list[SessionRunHook]:
         """Return this hook, and the one that lets it join before other hooks see the session."""

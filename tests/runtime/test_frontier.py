@@ -16,9 +16,10 @@ import asyncmon as am
 from asyncmon.checkpoint import Saver, load_checkpoint
 from asyncmon.checkpoint.stateful import has_changed
 from asyncmon.data import Dataset, from_iterable
-from asyncmon.errors import AbortedError, RecoveredError
+from asyncmon.errors import RecoveredError
 from asyncmon.programs import FunctionProgram
 from asyncmon.runtime.intervals import merged, without
+from tests.faults import FailAfterCommit
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -64,18 +65,6 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
-
-
-class Fail(am.SessionRunHook):
-    """Fails once, after the commit of a step."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    async def after_run(self, run_context: Any, run_values: Any) -> None:
-        if run_context.session.global_step == self.step:
-            self.step = -1
-            raise AbortedError("preempted")
 
 
 # -- which run consumes an element
@@ -137,7 +126,7 @@ async def test_element_of_several_steps_stays_with_the_body_in_a_recovery(
     bench: Bench, failing: int
 ) -> None:
     """The second element is in use at step 4, the last one that is saved. It is not given again."""
-    async with bench.session(100, Fail(failing), save_steps=4) as sess:
+    async with bench.session(100, FailAfterCommit(failing), save_steps=4) as sess:
         async for x in sess.iterate(from_iterable(range(4))):
             for _ in range(3):
                 await sess.run("use", {"x": x})
@@ -231,7 +220,7 @@ async def test_element_of_a_first_step_that_fails_is_given_again(bench: Bench, t
     """There is no checkpoint, and runs are not repeated."""
     creator = am.ChiefSessionCreator(program=program(bench.used))
     recovery = am.Recovery(repeat_runs=False)
-    async with am.MonitoredSession(creator, [Fail(1)], recovery=recovery) as sess:
+    async with am.MonitoredSession(creator, [FailAfterCommit(1)], recovery=recovery) as sess:
         async for x in sess.iterate(from_iterable(range(5))):
             with suppress(RecoveredError):
                 await sess.run("use", {"x": x})
@@ -247,7 +236,7 @@ async def test_recovery_with_an_unordered_map_has_each_element_once(bench: Bench
         return x
 
     data = from_iterable(range(16)).map(wait, concurrency=4, ordered=False)
-    async with bench.session(100, Fail(9), Fail(11), save_steps=7) as sess:
+    async with bench.session(100, FailAfterCommit(9), FailAfterCommit(11), save_steps=7) as sess:
         kept: list[Any] = []
         async for x in sess.iterate(data):
             await sess.run("use", {"x": x})
@@ -264,7 +253,7 @@ async def test_unordered_map_before_a_shuffle_is_named_after_a_loss(
         return x
 
     data = from_iterable(range(16)).map(same, concurrency=4, ordered=False).shuffle(4)
-    async with bench.session(100, Fail(9), save_steps=7) as sess:
+    async with bench.session(100, FailAfterCommit(9), save_steps=7) as sess:
         async for x in sess.iterate(data):
             await sess.run("use", {"x": x})
     assert "mixes the results of map(ordered=False)" in caplog.text
@@ -289,7 +278,7 @@ async def test_iterator_of_another_library_is_made_again_after_a_loss(bench: Ben
         def load_state_dict(self, state: dict[str, int]) -> None:
             self.begin = self.position = state["position"]
 
-    async with bench.session(100, Fail(5), save_steps=3) as sess:
+    async with bench.session(100, FailAfterCommit(5), save_steps=3) as sess:
         async for x in sess.iterate(Loader()):
             await sess.run("use", {"x": x})
         assert sess.global_step == 8

@@ -15,9 +15,9 @@ import pytest
 import asyncmon as am
 from asyncmon.checkpoint import Saver
 from asyncmon.data import Dataset, from_iterable
-from asyncmon.errors import AbortedError
 from asyncmon.programs import FunctionProgram
 from asyncmon.runtime.frontier import Frontier
+from tests.faults import FailAfterCommit
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -32,18 +32,6 @@ def program() -> FunctionProgram:
         state["counts"][x] += 1
 
     return made
-
-
-class Fail(am.SessionRunHook):
-    """Fails once, after the commit of a step."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    async def after_run(self, run_context: Any, run_values: Any) -> None:
-        if run_context.session.global_step == self.step:
-            self.step = -1
-            raise AbortedError("preempted")
 
 
 @asynccontextmanager
@@ -93,7 +81,7 @@ SOURCES: dict[str, Callable[[int, asyncio.Event], Any]] = {"dataset": dataset, "
 async def test_what_a_recovery_overtakes_is_read_again(tmp_path: Path, source: str, slow: int) -> None:
     """The last element, or the end, arrives after a recovery has moved the source back."""
     gate = asyncio.Event()
-    async with session(tmp_path, Fail(slow)) as sess:
+    async with session(tmp_path, FailAfterCommit(slow)) as sess:
         elements = sess.iterate(SOURCES[source](slow, gate))
         element = await anext(elements, None)
         while element is not None:
@@ -112,7 +100,7 @@ async def test_pipeline_ends_after_an_end_that_a_recovery_overtakes(tmp_path: Pa
     async def same(element: int) -> int:
         return element
 
-    async with session(tmp_path, Fail(COUNT), save_steps=1) as sess:
+    async with session(tmp_path, FailAfterCommit(COUNT), save_steps=1) as sess:
         batches = sess.produce(dataset(COUNT, gate), same, workers=1, depth=2).batches(1)
         batch = await anext(batches, None)
         while batch is not None:
@@ -126,7 +114,7 @@ async def test_pipeline_ends_after_an_end_that_a_recovery_overtakes(tmp_path: Pa
 
 
 async def test_move_during_the_opening_of_a_dataset_loses_no_element(tmp_path: Path) -> None:
-    """The calls of the earlier position take a second to end, and the second move comes meanwhile."""
+    """The calls of the earlier position take a second to end, and the second move comes before that."""
 
     async def prepare(number: int) -> int:
         try:

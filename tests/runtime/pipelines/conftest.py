@@ -12,7 +12,6 @@ import pytest
 
 import asyncmon as am
 from asyncmon.checkpoint import load_checkpoint
-from asyncmon.errors import AbortedError
 from asyncmon.programs import FunctionProgram
 
 
@@ -74,15 +73,3 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
-
-
-class Fail(am.SessionRunHook):
-    """Fails once, after the commit of a step."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    async def after_run(self, run_context: Any, run_values: Any) -> None:
-        if run_context.session.global_step == self.step:
-            self.step = -1
-            raise AbortedError("preempted")

@@ -12,7 +12,7 @@ import pytest
 
 from asyncmon.programs import FunctionProgram
 from asyncmon.testing import assert_nothing_left_behind, wait_all_tasks_blocked
-from tests.runtime.pipelines.conftest import Fail
+from tests.faults import FailAfterCommit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -414,7 +414,7 @@ async def test_acknowledgement_that_no_request_waits_for_ends_without_a_log_line
 
 
 async def test_recovery_without_loss_leaves_leases_alone(bench: Bench) -> None:
-    async with served(bench, range(6), hooks=[Fail(2)], depth=6) as (_, made, client):
+    async with served(bench, range(6), hooks=[FailAfterCommit(2)], depth=6) as (_, made, client):
         lease = await lease_of(client)
         working = asyncio.create_task(work(client))
         await asyncio.sleep(30)  # the recovery is over, and the others are used
@@ -426,7 +426,7 @@ async def test_recovery_without_loss_leaves_leases_alone(bench: Bench) -> None:
 
 
 async def test_recovery_that_loses_steps_refuses_the_results_of_open_leases(bench: Bench) -> None:
-    async with served(bench, range(12), hooks=[Fail(2)], save_steps=10, depth=12) as parts:
+    async with served(bench, range(12), hooks=[FailAfterCommit(2)], save_steps=10, depth=12) as parts:
         _, _, client = parts
         lease = await lease_of(client)
         working = asyncio.create_task(work(client))

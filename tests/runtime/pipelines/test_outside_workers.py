@@ -11,7 +11,7 @@ import asyncmon as am
 from asyncmon import graph as g
 from asyncmon.errors import AbortedError
 from asyncmon.runtime.pipelines import Lease, Policy
-from tests.runtime.pipelines.conftest import Fail
+from tests.faults import FailAfterCommit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,7 +117,7 @@ async def test_stop_ends_the_wait_for_such_a_value_with_its_error(bench: Bench) 
 
 async def test_recovery_in_the_run_of_such_a_value_lets_it_be_made(bench: Bench) -> None:
     """The repeated run calls ``result`` again."""
-    async with bench.session(1000, Fail(2)) as sess:
+    async with bench.session(1000, FailAfterCommit(2)) as sess:
         made = sess.produce(range(6), Failing(1), ordered=True, on_error="item")
 
         async def step(step_context: am.StepContext) -> None:

@@ -12,7 +12,7 @@ from asyncmon.data import from_iterable
 from asyncmon.errors import CancelledError, OutOfRangeError
 from asyncmon.runtime.pipelines import Item, Lease, Policy
 from asyncmon.testing import assert_nothing_left_behind
-from tests.runtime.pipelines.conftest import Fail
+from tests.faults import FailAfterCommit
 
 if TYPE_CHECKING:
     from tests.runtime.pipelines.conftest import Bench
@@ -352,7 +352,7 @@ async def test_position_of_another_kind_of_source_is_refused(bench: Bench) -> No
 
 
 async def test_elements_of_a_generator_survive_a_recovery(bench: Bench) -> None:
-    async with bench.session(1000, Fail(4), save_steps=3) as sess:
+    async with bench.session(1000, FailAfterCommit(4), save_steps=3) as sess:
         await bench.train(sess, sess.produce(iter(range(40)), bench.make, workers=3))
         weight = await sess.peek("weight")
     assert weight == 10
@@ -426,7 +426,7 @@ async def test_recovery_without_loss_leaves_calls_alone(bench: Bench) -> None:
             raise
         return element
 
-    async with bench.session(1000, Fail(2)) as sess:
+    async with bench.session(1000, FailAfterCommit(2)) as sess:
         made = sess.produce(range(12), slow, workers=12, depth=12)
         await bench.train(sess, made)
     assert not cancelled

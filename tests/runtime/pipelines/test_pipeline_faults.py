@@ -14,7 +14,7 @@ from asyncmon.data import from_iterable
 from asyncmon.errors import AbortedError, RecoveredError
 from asyncmon.runtime.pipelines import Item, Policy
 from asyncmon.testing import assert_nothing_left_behind
-from tests.runtime.pipelines.conftest import Fail
+from tests.faults import FailAfterCommit
 
 if TYPE_CHECKING:
     from tests.runtime.pipelines.conftest import Bench
@@ -307,7 +307,7 @@ async def test_age_counts_committed_steps(bench: Bench) -> None:
 
 
 async def test_recovery_that_loses_steps_uses_each_element_once(bench: Bench) -> None:
-    async with bench.session(1000, Fail(5), save_steps=3) as sess:
+    async with bench.session(1000, FailAfterCommit(5), save_steps=3) as sess:
         made = sess.produce(range(40), bench.make, workers=4, max_age=2)
         await bench.train(sess, made)
         assert await sess.peek("weight") == 10
@@ -334,7 +334,7 @@ async def test_started_group_ends_before_a_released_one_begins_again(bench: Benc
 
 
 async def test_fetch_that_waits_continues_after_a_recovery(bench: Bench) -> None:
-    async with bench.session(1000, Fail(2), save_steps=None) as sess:
+    async with bench.session(1000, FailAfterCommit(2), save_steps=None) as sess:
         batches = sess.produce(range(20), bench.make, max_age=0).batches(4)
         batch = await anext(batches, None)
         async with asyncio.timeout(60):
