@@ -3,7 +3,7 @@
 The mutations are Cosmic Ray's (``pip install cosmic-ray``), at most one for each place of the source.
 The sample is of five rooms, or of each ``--path``, in proportion to the lines of their rooms.
 The tests of a room run once with coverage, which takes minutes; ``--tests "fast and not slow"`` leaves
-out those that start processes. Each mutant then runs the tests of its statement, the fastest first; a
+out tests that start processes. Each mutant then runs the tests of its statement, the fastest first; a
 failure or a time-out kills it. Where no test reaches the statement in this process (a constant, the
 code of a child), the tests of the function, class or file around it run, or else all of the room. The
 results are appended to ``results.jsonl`` in ``--place``, and a second call continues there.
