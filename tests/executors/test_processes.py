@@ -16,7 +16,8 @@ from asyncmon.executors import ProcessExecutor, WorkerDiedError
 from asyncmon.testing import assert_nothing_left_behind
 from tests import forked
 from tests.executors import calls
-from tests.runtime.pipelines.conftest import Bench, Fail
+from tests.faults import FailAfterCommit
+from tests.runtime.pipelines.conftest import Bench
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -300,7 +301,7 @@ async def test_child_ends_with_a_parent_that_is_killed(tmp_path: Path, fn: str) 
 
 
 async def test_recovery_without_loss_leaves_the_processes_alone(bench: Bench) -> None:
-    async with bench.session(1000, Fail(2)) as sess:
+    async with bench.session(1000, FailAfterCommit(2)) as sess:
         made = sess.produce(range(16), ProcessExecutor(calls.seen, 1), depth=4, workers=4)
         items = await use(sess, made)
         assert await sess.peek("weight") == 8
@@ -309,7 +310,7 @@ async def test_recovery_without_loss_leaves_the_processes_alone(bench: Bench) ->
 
 
 async def test_recovery_that_loses_steps_consumes_each_element_once(bench: Bench) -> None:
-    async with bench.session(1000, Fail(5), save_steps=3) as sess:
+    async with bench.session(1000, FailAfterCommit(5), save_steps=3) as sess:
         made = sess.produce(range(24), ProcessExecutor(calls.double, 2), max_age=2)
         await use(sess, made)
         assert await sess.peek("weight") == 12
