@@ -94,7 +94,8 @@ class SteppedSession(ABC):
         Raises:
             RuntimeError: the session is closed, or a step calls this, and it would wait for that step.
             NotFoundError: a name that is not in this run; the state is unchanged.
-            TypeError: a fetch that is no name, or a step that left a state of another form.
+            TypeError: a fetch that is no name, a ``feed_dict`` that is no mapping, or a step that left
+                a state of another form.
             InvalidArgumentError: a feed is missing, or is no parameter of a step.
             DeadlineExceededError: it took longer than ``options.timeout_in_ms``.
             Exception: what a step raised.
@@ -355,6 +356,8 @@ class SteppedSession(ABC):
         return [self._steps[name] for name in dict.fromkeys(names) if name in self._steps]
 
     def _check_feeds(self, feeds: Mapping[str, Any]) -> None:
+        if not isinstance(feeds, Mapping):
+            raise TypeError(f"feed_dict must map the names of parameters to values, got {feeds!r}.")
         steps = self._steps.values()
         for name in feeds:
             for step in steps:

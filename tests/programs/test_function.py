@@ -262,6 +262,8 @@ async def test_wrong_feeds_and_fetches_are_named() -> None:
         InvalidArgumentError, match=r"No step has a parameter 'bach' to feed\. There are: \['b"
     ):
         await session.run("train", {"bach": 1.0})
+    with pytest.raises(TypeError, match=r"feed_dict must map .* to values, got \['batch'\]"):
+        await session.run("train", ["batch"])  # type: ignore[arg-type]  # the error is the test
     with pytest.raises(
         NotFoundError,
         match=r"The program has no 'nowhere': it has the steps \[.*'train'",
