@@ -50,7 +50,7 @@ def leavable(
                 yield waits_for
             except BaseException as error:
                 if owner.is_left:
-                    _left.append(inner)
+                    _keep_for_ever(inner)
                     raise
                 waits_for = inner.throw(error)
             else:
@@ -68,5 +68,9 @@ def next_awaited(coro: Any) -> Any:
     return awaited
 
 
-_left: list[Any] = []
-"""Coroutines that were left behind: their collection would throw ``GeneratorExit`` into them."""
+def _keep_for_ever(coro: Any) -> None:
+    # Its collection would throw GeneratorExit into it. A list of this module would be cleared at the
+    # exit of the interpreter, and the code would run when the names of its modules are gone.
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(coro))

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from asyncmon.system.error_text import where_it_waits
 from asyncmon.system.leavable import Leavable, leavable
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -90,3 +95,54 @@ async def test_the_place_of_a_task_is_that_inside_of_it() -> None:
     assert place.startswith("it waits in sleep (")
     assert "called from add (" in place
     await task
+
+
+STUBBORN = """
+import asyncio
+
+
+async def stubborn():
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except BaseException:
+            print("runs on", flush=True)
+"""
+LEAVES = """
+import asyncio
+
+from asyncmon.system.leavable import Leavable, leavable
+from module import stubborn
+
+
+async def call(owner):
+    await leavable(owner, stubborn())
+
+
+async def main():
+    owner = Leavable()
+    task = asyncio.create_task(call(owner))
+    await asyncio.sleep(0)
+    owner.is_left = True
+    task.cancel()
+    await asyncio.wait([task])
+
+
+asyncio.run(main())
+"""
+
+
+async def test_code_that_was_left_behind_does_not_run_at_the_exit(tmp_path: Path) -> None:
+    """The names of its module are gone then, and code that catches all errors would run for ever."""
+    (tmp_path / "module.py").write_text(STUBBORN)
+    (tmp_path / "leaves.py").write_text(LEAVES)
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "leaves.py"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == b""
