@@ -111,11 +111,13 @@ class _MonitoredSession:
     async def __aenter__(self) -> Self:
         await self._open()
         self._before = enter(self._hooks.observers)  # the body, and the tasks that it starts
+        self._stops.enter_body()
         return self
 
     async def __aexit__(self, _type: object, exc: BaseException | None, _traceback: object) -> bool:
+        is_cancelled = self._stops.leave_body(exc)  # by a signal
         try:
-            return await self._closing.close(exc)
+            return await self._closing.close(None if is_cancelled else exc) or is_cancelled
         finally:
             leave(self._hooks.observers, self._before)
 

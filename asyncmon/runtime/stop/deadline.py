@@ -194,6 +194,15 @@ class SessionShutdown:
         least = clock.monotonic() + stage.share.secs(self.grace, 0.0)
         return min(end, max(min(others, default=math.inf), least))
 
+    def end_of_body(self) -> float:
+        """Return when a body that waits outside of runs is cancelled, after these are interrupted."""
+        return (self.until(Stage.RUNS) + self.until(Stage.ENDS)) / 2
+
+    @property
+    def is_hosted(self) -> bool:
+        """Whether ``am.run`` ends the process after a signal, and cancels ``main`` before that."""
+        return self._process.end < math.inf
+
     def is_over(self, stage: Stage) -> bool:
         """Return whether the time of a stage is over."""
         return self.is_running and clock.monotonic() >= self.until(stage)
@@ -201,7 +210,7 @@ class SessionShutdown:
     def timeout(self, what: str) -> DeadlineExceededError:
         """Return the error of a hook that exceeded its stage."""
         error = DeadlineExceededError(f"{what} within the grace period after a signal.")
-        if self._process.end < math.inf:  # else nothing asks for it
+        if self.is_hosted:  # else nothing asks for it
             self._process.timeouts.append(error)
         return error
 

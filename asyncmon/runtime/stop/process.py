@@ -360,7 +360,7 @@ class _Host:
             closing = [one for one in sessions if one.is_closing and not one.is_over(Stage.JOIN)]
             times = [one.until(Stage.JOIN) for one in closing]
         else:
-            times = [(one.until(Stage.RUNS) + one.until(Stage.ENDS)) / 2 for one in sessions]
+            times = [one.end_of_body() for one in sessions]
         if not times:
             self._main.cancel("asyncmon: stopped by a signal")
         elif max(times) < math.inf:

@@ -95,6 +95,63 @@ class HangsAt(RecordingHook):
         return hang
 
 
+async def test_body_that_waits_outside_of_runs_is_cancelled_in_time_for_the_save(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    saves = Saves(secs=3)
+    async with assert_nothing_left_behind():
+        async with counting(saves) as sess:
+            await sess.run("train")
+            terminate(5)
+            await forever()
+        assert now() == pytest.approx(25 - 5 * 0.8 - 0.5 + 0.4)
+    assert (saves.saved, sess.stop_reason) == (1, "signal SIGTERM")
+    assert "did not end within the grace period, and is cancelled: it waits in" in caplog.text
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+async def test_body_that_catches_this_cancellation_ends_the_session() -> None:
+    async with counting() as sess:
+        terminate(5)
+        with contextlib.suppress(asyncio.CancelledError):
+            await forever()
+        await sess.run("train")
+    assert (sess.stop_reason, sess.outcome.state) == ("signal SIGTERM", "preempted")
+
+
+async def test_other_cancellation_of_such_a_body_is_raised() -> None:
+    async def train() -> None:
+        async with counting():
+            terminate(5)
+            await forever()
+
+    async def cancelled_before() -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(1, task.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await forever()
+        await train()
+
+    task = asyncio.create_task(cancelled_before())
+    await task
+    assert task.cancelling() == 1
+
+
+async def test_bodies_of_one_task_are_cancelled_one_after_another() -> None:
+    outer, inner = Saves(secs=1), Saves(secs=1)
+    async with counting(outer) as one:
+        await one.run("train")
+        async with counting(inner) as other:
+            await other.run("train")
+            terminate(5)
+            await forever()
+        await forever()
+    assert (outer.saved, inner.saved) == (1, 1)
+    assert {one.stop_reason, other.stop_reason} == {"signal SIGTERM"}
+
+
 async def test_a_run_that_does_not_end_is_abandoned_in_time_for_the_save() -> None:
     saves = Saves(secs=3)
     async with assert_nothing_left_behind():
