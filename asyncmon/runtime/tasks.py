@@ -64,6 +64,7 @@ class TaskSet:
     async def _run(self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], name: str) -> Any:
         task = current_task()
         assert task is not None, "this is one"
+        self.running.add(task)  # an eager task begins before start() can do this
         enter_background(task)
         leave_phase()
         self._begins()

@@ -15,9 +15,12 @@ Tasks that the step starts inherit it. It is not reset, which would take as long
 session compares it with the calls that have not ended."""
 
 
-def awaits(task: asyncio.Task[Any], call: object) -> bool:
+def awaits(task: asyncio.Task[Any], call: Any) -> bool:
     """Return whether a task awaits a coroutine, directly or through other coroutines."""
     coro: Any = task.get_coro()
+    if getattr(coro, "cr_running", False):  # one that runs shows nothing of what it awaits
+        # It has begun an eager task, which the calling code is part of.
+        return coro is call or getattr(call, "cr_running", False)
     while coro is not None:
         if coro is call:
             return True
