@@ -19,6 +19,7 @@ from asyncmon.programs.torch.state import (
     ARRAY,
     KIND,
     KINDS,
+    ON_META,
     STRUCTURE,
     TENSOR,
     Tensors,
@@ -268,7 +269,7 @@ def misfit(entry: str, value: Any, now: torch.Tensor) -> list[str]:
     if array.dtype.name != dtype:
         return [f"{entry!r}: expected dtype {dtype}, found {array.dtype.name}"]
     if now.is_meta:
-        return [f"{entry!r} is on the meta device and holds no values: call to_empty(device=...) first"]
+        return [f"{entry!r} {ON_META}"]
     return []
 
 
@@ -283,7 +284,9 @@ def _another(name: str, saved: Any, now: Any) -> str | None:
         return None
     counts = [[len(group["params"]) for group in one["param_groups"]] for one in (now, saved)]
     if counts[0] != counts[1]:
-        return f"{name!r}: expected groups of {counts[0]} parameters, found {counts[1]}"
+        text = f"{name!r}: expected groups of {counts[0]} parameters, found {counts[1]}"
+        is_begin = counts[0] == counts[1][: len(counts[0])]  # groups that a step has added
+        return text + "; add the later groups before the session begins" if is_begin else text
     return None
 
 

@@ -206,7 +206,9 @@ class TorchSession(SteppedSession):
 
     def _failed(self, steps: Sequence[Step], before: _Before | None, error: BaseException) -> None:
         mark = None if before is None else before.mark
-        changed = self._changes.since(mark)
+        # The tensors are listed at each save, as that takes milliseconds for a large model. One that is
+        # newer may be of an earlier step: the state is taken for torn.
+        changed = self._changes.since(mark) + ([] if mark is None else self._changes.replaced())
         self._changes.restore_random(mark)
         if changed:
             self._broken = _torn([step.name for step in steps], changed)
@@ -357,6 +359,7 @@ class TorchSession(SteppedSession):
         async with self._between_steps(place):
             await self._prepare()
             values, events = await self._offload(partial(copied, self._objects, self._source is None))
+            self._changes.list_tensors()
             values |= {name: one.numpy() for name, one in (self._random_after_step or {}).items()}
             step = self._step
         if events:

@@ -32,6 +32,8 @@ KINDS = torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler
 
 KIND = "class"
 
+ON_META = "is on the meta device and holds no values: call to_empty(device=...) first"
+
 TENSOR, ARRAY = "__tensor__", "__numpy__"
 _FOREIGN = {
     torch.bfloat16: ("bfloat16", torch.uint16),
@@ -213,6 +215,8 @@ def copy_to_host(tensors: Mapping[str, torch.Tensor]) -> tuple[dict[str, NDArray
     for name, tensor in tensors.items():
         if tensor.layout is not torch.strided or tensor.is_quantized:
             raise TypeError(f"{name!r} is sparse or quantised, which entries of checkpoints are not.")
+        if tensor.is_meta:
+            raise InvalidArgumentError(f"{name!r} {ON_META}.")
         if tensor.device.type == "cpu":
             copies[name] = tensor.clone(memory_format=torch.contiguous_format)
             continue
@@ -228,4 +232,13 @@ def copy_to_host(tensors: Mapping[str, torch.Tensor]) -> tuple[dict[str, NDArray
         events.append(stream.record_event())
         # Work that is queued on the device afterwards waits for the copies.
         torch.get_device_module(device).current_stream(device).wait_event(events[-1])
-    return {name: as_array(tensor) for name, tensor in copies.items()}, events
+    return {name: _named_array(name, tensor) for name, tensor in copies.items()}, events
+
+
+def _named_array(name: str, tensor: torch.Tensor) -> NDArray[Any]:
+    try:
+        return as_array(tensor)
+    except TypeError as error:
+        raise TypeError(
+            f"{name!r} has elements of {tensor.dtype}, which entries of checkpoints do not have."
+        ) from error

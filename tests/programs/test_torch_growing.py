@@ -1,0 +1,98 @@
+"""Models and optimizers that get other parameters, and states that no checkpoint can have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import asyncmon as am
+from asyncmon.errors import InvalidArgumentError
+
+torch = pytest.importorskip("torch")
+
+from asyncmon.programs.torch import TorchProgram  # noqa: E402
+
+pytestmark = pytest.mark.asyncio
+
+
+def replacing() -> TorchProgram:
+    program = TorchProgram({"model": torch.nn.Linear(2, 1)})
+
+    @program.step
+    def replace(state: Any, fail: bool) -> None:
+        model = state["model"]
+        model.weight = torch.nn.Parameter(model.weight.detach() + 1)
+        if fail:
+            raise ValueError("half way")
+
+    @program.step
+    def refuse(state: Any) -> None:
+        raise ValueError("at once")
+
+    return program
+
+
+async def test_a_parameter_that_a_failed_step_has_replaced_is_restored(tmp_path: Path) -> None:
+    program = replacing()
+    before = program.state["model"].weight.detach().clone()
+    async with am.MonitoredTrainingSession(
+        program=program, checkpoint_dir=tmp_path, signals=None
+    ) as sess:
+        with pytest.raises(ValueError, match="half way"):
+            await sess.run("replace", {"fail": True})
+        await sess.run("replace", {"fail": False})
+        assert sess.global_step == 1
+    assert torch.equal(program.state["model"].weight, before + 1)
+
+
+async def test_one_that_was_replaced_before_a_save_is_no_change_of_a_later_step(tmp_path: Path) -> None:
+    async with am.MonitoredTrainingSession(
+        program=replacing(), checkpoint_dir=tmp_path, signals=None
+    ) as sess:
+        await sess.run("replace", {"fail": False})
+        await sess.save()
+        await sess.run("global_step")
+        with pytest.raises(ValueError, match="at once"):
+            await sess.run("refuse")
+        await sess.raw_session().snapshot()  # is not torn
+
+
+async def test_groups_that_were_added_during_training_are_named_at_the_resume(tmp_path: Path) -> None:
+    def program() -> TorchProgram:
+        model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
+        optimizer = torch.optim.Adam(model[1].parameters())
+        made = TorchProgram({"model": model, "optimizer": optimizer})
+
+        @made.step
+        def unfreeze(state: Any) -> None:
+            state["optimizer"].add_param_group({"params": list(state["model"][0].parameters())})
+
+        return made
+
+    how: Any = {"checkpoint_dir": tmp_path, "signals": None}
+    async with am.MonitoredTrainingSession(program=program(), **how) as sess:
+        await sess.run("unfreeze")
+    with pytest.raises(
+        InvalidArgumentError, match=r"\[2, 2\]; add the later groups before the session"
+    ):
+        await am.MonitoredTrainingSession(program=program(), **how).start()
+
+
+@pytest.mark.parametrize(
+    ("tensor", "error", "message"),
+    [
+        (torch.zeros(2, device="meta"), InvalidArgumentError, "'x' is on the meta device"),
+        (torch.ones(2).to(torch.float8_e8m0fnu), TypeError, "'x' has elements of torch.float8_e8m0fnu"),
+    ],
+)
+async def test_a_tensor_without_an_array_is_named(
+    tensor: Any, error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    program = TorchProgram({"x": tensor})
+    program.step(lambda state: None, name="train")
+    with pytest.raises(error, match=message):
+        await am.MonitoredTrainingSession(
+            program=program, checkpoint_dir=tmp_path, signals=None
+        ).start()
