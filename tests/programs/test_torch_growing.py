@@ -80,6 +80,29 @@ async def test_groups_that_were_added_during_training_are_named_at_the_resume(tm
         await am.MonitoredTrainingSession(program=program(), **how).start()
 
 
+async def test_another_order_of_the_parameters_of_an_optimizer_is_refused(tmp_path: Path) -> None:
+    def program(step: int) -> TorchProgram:
+        model = torch.nn.ModuleDict({"a": torch.nn.Linear(2, 2), "b": torch.nn.Linear(2, 2)})
+        optimizer = torch.optim.Adam(list(model.parameters())[::step])
+        made = TorchProgram({"model": model, "optimizer": optimizer})
+
+        @made.training_step
+        def train(state: Any, batch: Any) -> Any:
+            return state["model"]["b"](state["model"]["a"](batch)).square().mean()
+
+        return made
+
+    how: Any = {"checkpoint_dir": tmp_path, "signals": None}
+    async with am.MonitoredTrainingSession(program=program(1), **how) as sess:
+        await sess.run("train", {"batch": torch.ones(1, 2)})
+    with pytest.raises(
+        InvalidArgumentError, match=r"with 'model/b\.bias' in the place of 'model/a\.we"
+    ):
+        await am.MonitoredTrainingSession(program=program(-1), **how).start()
+    async with am.MonitoredTrainingSession(program=program(1), **how) as sess:
+        assert sess.global_step == 1
+
+
 @pytest.mark.parametrize(
     ("tensor", "error", "message"),
     [

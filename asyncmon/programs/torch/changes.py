@@ -57,9 +57,13 @@ class Changes:
             [tensor._version for tensor in self._plain],
             self._updates,
             [_progress(obj) for obj in self._others.values()],
-            {} if self._devices is None else _states(self._devices),
+            self.random_states(),
             {name: generator.get_state() for name, generator in self._generators.items()},
         )
+
+    def random_states(self) -> dict[str, torch.Tensor]:
+        """Return the states of the default generators; none for copies."""
+        return {} if self._devices is None else _states(self._devices)
 
     def since(self, mark: Mark | None) -> list[str]:
         """Return the names of entries changed since a mark, except generators."""

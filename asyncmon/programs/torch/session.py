@@ -76,7 +76,7 @@ class TorchSession(SteppedSession):
         """Whether the state is in pieces on several ranks."""
         self._given: dict[str, Any] = {}  # values loaded before the other ranks have joined
         self._config = config
-        # Of ranks: elements of the next step that are read before a save draw from them, too.
+        # A save of this step may copy them when the next element is read already, which draws, too.
         self._random_after_step: dict[str, torch.Tensor] | None = None
         self._commits = 0  # changes of the state: steps, and loads
         self._peeks: tuple[PeekCopy, TorchSession] | None = None
@@ -190,8 +190,7 @@ class TorchSession(SteppedSession):
         elif steps:
             self._step += 1
             self._commits += 1
-            if self._program._ranks is not None:
-                self._random_after_step = random_states(self._objects)
+            self._random_after_step = self._changes.random_states()
         try:
             fetched = self._fetched(fetches, results, self._objects, self._step)
         except NotFoundError:

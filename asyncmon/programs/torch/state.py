@@ -32,6 +32,10 @@ KINDS = torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler
 
 KIND = "class"
 
+NAMES = "parameters"
+"""The member of an optimizer's structure with the names of the parameters of its groups: its state
+has numbers for them."""
+
 ON_META = "is on the meta device and holds no values: call to_empty(device=...) first"
 
 TENSOR, ARRAY = "__tensor__", "__numpy__"
@@ -87,6 +91,8 @@ def entries_of(objects: Mapping[str, Any]) -> tuple[Tensors, dict[str, NDArray[A
     for name, obj in objects.items():
         flat = flat_state(name, obj)
         tensors |= flat.tensors
+        if isinstance(obj, torch.optim.Optimizer):
+            flat.structure[NAMES] = parameter_names(objects, obj)
         if flat.structure is not None:
             others[name + STRUCTURE] = np.array(json.dumps(flat.structure), object)
     return tensors, others
@@ -109,6 +115,20 @@ def flat_state(name: str, obj: Any) -> Flat:
     if isinstance(obj, KINDS) and flat.structure is not None:
         flat.structure[KIND] = type(obj).__name__
     return flat
+
+
+def parameter_names(
+    objects: Mapping[str, Any], optimizer: torch.optim.Optimizer
+) -> list[list[str | None]]:
+    """Return the names of an optimizer's parameters, group by group; None for those of no object."""
+    names: dict[int, str] = {}
+    for name, obj in objects.items():
+        if isinstance(obj, torch.nn.Module):
+            for key, parameter in unwrapped(obj).named_parameters():
+                names[id(parameter)] = f"{name}/{plain_key(key)}"
+        elif isinstance(obj, torch.Tensor):
+            names[id(obj)] = name
+    return [[names.get(id(one)) for one in group["params"]] for group in optimizer.param_groups]
 
 
 def unwrapped(obj: Any) -> Any:
