@@ -1,4 +1,4 @@
-"""Models and optimizers that get other parameters, and states that no checkpoint can have."""
+"""States of torch that are hard to save: changing parameters, generators, elements without arrays."""
 
 from __future__ import annotations
 
@@ -119,3 +119,19 @@ async def test_a_tensor_without_an_array_is_named(
         await am.MonitoredTrainingSession(
             program=program, checkpoint_dir=tmp_path, signals=None
         ).start()
+
+
+async def test_a_snapshot_has_the_generators_of_its_step(tmp_path: Path) -> None:
+    program = TorchProgram({"x": torch.zeros(2)})
+
+    @program.step
+    def draw(state: Any) -> None:
+        state["x"].copy_(torch.rand(2))
+
+    session = program.create_session()
+    await session.run("draw")
+    after_step = torch.get_rng_state()
+    torch.rand(2)  # the next element, which is read before the snapshot is copied
+    snapshot = await session.snapshot()
+    assert torch.equal(torch.from_numpy(snapshot["__random__/cpu"].copy()), after_step)
+    await session.close()
