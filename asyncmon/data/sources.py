@@ -18,7 +18,6 @@ from asyncmon.data.loaders import (
     split_of,
 )
 from asyncmon.data.stage import (
-    CLOSE_SECONDS,
     Chunk,
     Epoch,
     Mark,
@@ -26,6 +25,7 @@ from asyncmon.data.stage import (
     Stage,
     State,
     Waiter,
+    close_secs,
     end_tasks,
     logger,
     too_short,
@@ -238,12 +238,13 @@ class _ThreadStage(SourceStage):
         self._closing = True
         closing = self._executor.start(self._close_iterator)
         self._executor.shutdown()
-        _, stuck = await asyncio.wait([closing], timeout=CLOSE_SECONDS)
+        secs = close_secs()
+        _, stuck = await asyncio.wait([closing], timeout=secs)
         if stuck:
             logger.warning(
-                "%s is still busy in its thread %g s after it was closed; it is left behind.",
+                "%s is still busy in its thread %.3g s after it was closed; it is left behind.",
                 self._name,
-                CLOSE_SECONDS,
+                secs,
             )
         else:
             closing.result()

@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from typing import Any, TypeAlias
 
+from asyncmon.system import clock
 from asyncmon.system.cancellation import shielded
 
 Chunk: TypeAlias = Sequence[Any]
@@ -40,6 +43,9 @@ CHUNK = 1024
 
 CLOSE_SECONDS = 5.0
 """Seconds after which a task or thread that does not end is abandoned."""
+
+close_by: ContextVar[float] = ContextVar("close_by", default=math.inf)
+"""The time, on the monotonic clock, at which they are abandoned if that is earlier."""
 
 logger = logging.getLogger("asyncmon.data")
 
@@ -77,7 +83,7 @@ class Stage(ABC):
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Stop this stage and those above it, waiting at most :data:`CLOSE_SECONDS`."""
+        """Stop this stage and those above it, waiting at most :func:`close_secs`."""
 
 
 class StageOver(Stage):
@@ -350,11 +356,15 @@ async def end_tasks(*tasks: asyncio.Task[Any] | None) -> None:
     for task in running:
         task.cancel()
     if running:
-        _, stuck = await asyncio.wait(running, timeout=CLOSE_SECONDS)
+        secs = close_secs()
+        _, stuck = await asyncio.wait(running, timeout=secs)
         for task in stuck:
-            logger.warning(
-                "%s did not end within %g s of its cancellation.", task.get_name(), CLOSE_SECONDS
-            )
+            logger.warning("%s did not end within %.3g s of its cancellation.", task.get_name(), secs)
+
+
+def close_secs() -> float:
+    """Return the seconds that a task or thread has to end."""
+    return max(0.0, min(CLOSE_SECONDS, close_by.get() - clock.monotonic()))
 
 
 def _words(signature: State) -> str:

@@ -9,10 +9,12 @@ import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
+from asyncmon.data.stage import close_by
 from asyncmon.errors import DeadlineExceededError
 from asyncmon.runtime.stop.control import INSIST_SECS, LEAST_GRACE_SECS, StopControl
 from asyncmon.runtime.stop.deadline import Stage
 from asyncmon.runtime.stop.origin import NoEndError, mark
+from asyncmon.system import clock
 from asyncmon.system.cancellation import is_unrequested
 from asyncmon.system.leavable import Leavable, leavable
 
@@ -90,7 +92,13 @@ class OpenSources:
         close = getattr(items, "aclose", None)  # of async generators; others need none
         if close is None:
             return
-        grace, caller = max(self._stops.shutdown.grace, LEAST_GRACE_SECS), Leavable()
+        shutdown = self._stops.shutdown
+        grace, caller = max(shutdown.grace, LEAST_GRACE_SECS), Leavable()
+        # A run that takes all of its stage leaves the clean-up the time of the next one.
+        stage = Stage.ENDS if shutdown.is_over(Stage.RUNS) else Stage.RUNS
+        secs = min(grace, shutdown.until(stage) - clock.monotonic())
+        # Threads and tasks of a pipeline are left behind with a warning, which is no error.
+        token = close_by.set(clock.monotonic() + 0.9 * secs)
         task = asyncio.current_task()
         assert task is not None, "coroutines of a session run in tasks"
         before = task.cancelling()
@@ -101,7 +109,7 @@ class OpenSources:
 
         leaving = asyncio.get_running_loop().call_later(grace + INSIST_SECS, leave)
         try:
-            async with self._stops.shutdown.limit(Stage.RUNS, caller), asyncio.timeout(grace):
+            async with shutdown.limit(stage, caller), asyncio.timeout(grace):
                 try:
                     await leavable(caller, close())
                 except asyncio.CancelledError:
@@ -126,9 +134,9 @@ class OpenSources:
                 if not isinstance(rest, ExceptionGroup):
                     raise
                 self._failed(rest)
-
         finally:
             leaving.cancel()
+            close_by.reset(token)
 
     def _failed(self, error: Exception) -> None:
         try:

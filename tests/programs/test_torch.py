@@ -354,6 +354,9 @@ async def test_wrong_arguments_of_the_step_helper_are_refused() -> None:
         MixedPrecision("float8")
     with pytest.raises(TypeError, match="must be a module, an optimizer"):
         TorchProgram({"x": 3})
+    program = TorchProgram({"optimizer": torch.optim.LBFGS([torch.zeros(1, requires_grad=True)])})
+    with pytest.raises(TypeError, match=r"write a @program.step that calls step\(closure\)"):
+        program.training_step(lambda state, batch: None)
 
 
 # -- entries

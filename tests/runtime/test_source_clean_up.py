@@ -144,6 +144,52 @@ async def test_one_that_hangs_has_the_grace_period(leave: Any, tmp_path: Path) -
     assert await saved(tmp_path) == "model.ckpt-4"
 
 
+@pytest.mark.parametrize("leave", [ask, send_a_signal])
+async def test_a_task_of_a_pipeline_that_hangs_is_left_behind_without_an_error(
+    leave: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    go_on = asyncio.Event()
+
+    async def source() -> AsyncIterator[int]:
+        for i in range(4):
+            yield i
+        while not go_on.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await go_on.wait()
+
+    sess = am.MonitoredTrainingSession(
+        program=program(), checkpoint_dir=tmp_path, stop_grace_period_secs=4
+    )
+    async with sess:
+        asyncio.get_running_loop().call_later(1, leave, sess)
+        async for _ in sess.iterate(am.data.from_iterable(source())):
+            await sess.run("train")
+    assert asyncio.get_running_loop().time() < 5
+    assert await saved(tmp_path) == "model.ckpt-4"
+    assert "did not end within" in caplog.text
+    go_on.set()
+
+
+async def test_an_interrupted_run_leaves_it_the_time_of_the_next_stage(tmp_path: Path) -> None:
+    async def pause() -> None:
+        await asyncio.sleep(0.1)
+
+    source, made = Source(pause), program()
+
+    @made.step
+    async def hang(state: Any) -> None:
+        await asyncio.Event().wait()
+
+    async with am.MonitoredTrainingSession(
+        program=made, checkpoint_dir=tmp_path, stop_grace_period_secs=10
+    ) as sess:
+        asyncio.get_running_loop().call_later(1, send_a_signal, sess)
+        async for number in sess.iterate(source.items()):
+            await sess.run("train" if number < 4 else "hang")
+    assert source.closed_in is not None
+    assert await saved(tmp_path) == "model.ckpt-4"
+
+
 async def test_a_cancellation_during_it_closes_the_session(tmp_path: Path) -> None:
     training = asyncio.create_task(train(Source(hang), tmp_path))
     await asyncio.sleep(5)

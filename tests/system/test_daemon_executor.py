@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import asyncmon as am
 from asyncmon.data import from_iterable
+from asyncmon.programs import FunctionProgram
 from asyncmon.system.daemon_executor import DaemonExecutor
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 def test_a_thread_that_hangs_is_left_behind_and_named(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asyncmon.data.sources.CLOSE_SECONDS", 0.01)
+    monkeypatch.setattr("asyncmon.data.stage.CLOSE_SECONDS", 0.01)
     inside, go_on = threading.Event(), threading.Event()
 
     def hangs() -> Iterator[int]:
@@ -32,6 +34,29 @@ def test_a_thread_that_hangs_is_left_behind_and_named(
         async with from_iterable(hangs).prefetch(4) as data:
             assert await anext(aiter(data)) == 1
             await asyncio.to_thread(inside.wait)
+
+    asyncio.run(main())  # in real time, which a hanging thread does not hold still
+    assert "still busy in its thread" in caplog.text
+    go_on.set()
+
+
+def test_a_reader_that_hangs_at_a_stop_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    go_on = threading.Event()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def hangs() -> Iterator[int]:
+            yield 1
+            loop.call_soon_threadsafe(sess.request_stop, "enough")
+            go_on.wait()
+
+        program = FunctionProgram({"n": 0})
+        program.step(lambda: None, name="train")
+        creator = am.ChiefSessionCreator(program=program)
+        async with am.MonitoredSession(creator, stop_grace_period_secs=0.5) as sess:
+            async for _ in sess.iterate(from_iterable(hangs)):
+                await sess.run("train")
 
     asyncio.run(main())  # in real time, which a hanging thread does not hold still
     assert "still busy in its thread" in caplog.text

@@ -30,8 +30,8 @@ class Changes:
     """
 
     def __init__(self, objects: Mapping[str, Any], *, copies: bool = False) -> None:
-        self._tensors = list(_tensors(objects))
-        self._plain = [tensor for _, tensor in self._tensors]
+        self._objects = objects
+        self.list_tensors()
         self._generators = {n: o for n, o in objects.items() if isinstance(o, torch.Generator)}
         self._others = {
             name: obj
@@ -46,15 +46,24 @@ class Changes:
             if isinstance(obj, torch.optim.Optimizer)
         ]
 
+    def list_tensors(self) -> None:
+        """List the tensors of the objects anew: modules may have got others."""
+        self._tensors = list(_tensors(self._objects))
+        self._plain = [tensor for _, tensor in self._tensors]
+
     def mark(self) -> Mark:
         """Return the present moment, which :meth:`since` compares with."""
         return Mark(
             [tensor._version for tensor in self._plain],
             self._updates,
             [_progress(obj) for obj in self._others.values()],
-            {} if self._devices is None else _states(self._devices),
+            self.random_states(),
             {name: generator.get_state() for name, generator in self._generators.items()},
         )
+
+    def random_states(self) -> dict[str, torch.Tensor]:
+        """Return the states of the default generators; none for copies."""
+        return {} if self._devices is None else _states(self._devices)
 
     def since(self, mark: Mark | None) -> list[str]:
         """Return the names of entries changed since a mark, except generators."""
@@ -66,6 +75,11 @@ class Changes:
             changed.append("the optimizer")
         others = zip(self._others.items(), mark.others, strict=True)
         return changed + [name for (name, obj), before in others if _progress(obj) != before]
+
+    def replaced(self) -> list[str]:
+        """Return the names of tensors that modules did not have when the tensors were last listed."""
+        known = {id(tensor) for tensor in self._plain}
+        return [name for name, tensor in _tensors(self._objects) if id(tensor) not in known]
 
     def restore_random(self, mark: Mark | None) -> None:
         """Set all generators to their states at a moment."""

@@ -19,6 +19,8 @@ from asyncmon.programs.torch.state import (
     ARRAY,
     KIND,
     KINDS,
+    NAMES,
+    ON_META,
     STRUCTURE,
     TENSOR,
     Tensors,
@@ -26,6 +28,7 @@ from asyncmon.programs.torch.state import (
     entries_of,
     flat_state,
     owner_of,
+    parameter_names,
     plain_key,
     unwrapped,
 )
@@ -121,6 +124,8 @@ class Loading:
         now = flat_state(name, obj)
         text = given.pop(name + STRUCTURE, None)
         structure = now.structure if text is None else json.loads(str(np.asarray(text).item()))
+        if text is not None and isinstance(obj, torch.optim.Optimizer):
+            now.structure[NAMES] = parameter_names(self._objects, obj)
         if isinstance(obj, KINDS) and (other := _another(name, structure, now.structure)):
             if self._optimizers.load:
                 remedy = "pass load_optimizer=False to the program to begin with a new state"
@@ -130,7 +135,7 @@ class Loading:
                 self._left_out.append(obj)
             return
         if isinstance(obj, KINDS) and structure is not None:
-            structure = {key: value for key, value in structure.items() if key != KIND}
+            structure = {key: value for key, value in structure.items() if key not in (KIND, NAMES)}
         places = list(_places(structure)) if structure is not None else list(now.tensors)
         before = len(problems)
         problems += [
@@ -268,7 +273,7 @@ def misfit(entry: str, value: Any, now: torch.Tensor) -> list[str]:
     if array.dtype.name != dtype:
         return [f"{entry!r}: expected dtype {dtype}, found {array.dtype.name}"]
     if now.is_meta:
-        return [f"{entry!r} is on the meta device and holds no values: call to_empty(device=...) first"]
+        return [f"{entry!r} {ON_META}"]
     return []
 
 
@@ -283,7 +288,13 @@ def _another(name: str, saved: Any, now: Any) -> str | None:
         return None
     counts = [[len(group["params"]) for group in one["param_groups"]] for one in (now, saved)]
     if counts[0] != counts[1]:
-        return f"{name!r}: expected groups of {counts[0]} parameters, found {counts[1]}"
+        text = f"{name!r}: expected groups of {counts[0]} parameters, found {counts[1]}"
+        is_begin = counts[0] == counts[1][: len(counts[0])]  # groups that a step has added
+        return text + "; add the later groups before the session begins" if is_begin else text
+    for ours, theirs in zip(now.get(NAMES, ()), saved.get(NAMES, ()), strict=False):
+        if None not in ours and ours != theirs and set(ours) == set(theirs):
+            here, there = next(pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1])
+            return f"{name!r}: expected the order of parameters with {here!r} in the place of {there!r}"
     return None
 
 

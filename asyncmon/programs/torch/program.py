@@ -167,6 +167,7 @@ class TorchProgram(NamedProgram):
                 ``"loss"``; the mean over the ranks.
 
         Raises:
+            TypeError: the optimizer is an LBFGS, or ``fn`` takes no batch.
             ValueError: a name that is not in the state, ``accumulate`` below 1, float16 without a
                 scaler, or a ``ReduceLROnPlateau`` without a ``metric``.
         """

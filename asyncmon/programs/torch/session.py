@@ -76,7 +76,7 @@ class TorchSession(SteppedSession):
         """Whether the state is in pieces on several ranks."""
         self._given: dict[str, Any] = {}  # values loaded before the other ranks have joined
         self._config = config
-        # Of ranks: elements of the next step that are read before a save draw from them, too.
+        # A save of this step may copy them when the next element is read already, which draws, too.
         self._random_after_step: dict[str, torch.Tensor] | None = None
         self._commits = 0  # changes of the state: steps, and loads
         self._peeks: tuple[PeekCopy, TorchSession] | None = None
@@ -190,8 +190,7 @@ class TorchSession(SteppedSession):
         elif steps:
             self._step += 1
             self._commits += 1
-            if self._program._ranks is not None:
-                self._random_after_step = random_states(self._objects)
+            self._random_after_step = self._changes.random_states()
         try:
             fetched = self._fetched(fetches, results, self._objects, self._step)
         except NotFoundError:
@@ -206,7 +205,9 @@ class TorchSession(SteppedSession):
 
     def _failed(self, steps: Sequence[Step], before: _Before | None, error: BaseException) -> None:
         mark = None if before is None else before.mark
-        changed = self._changes.since(mark)
+        # The tensors are listed at each save, as that takes milliseconds for a large model. One that is
+        # newer may be of an earlier step: the state is taken for torn.
+        changed = self._changes.since(mark) + ([] if mark is None else self._changes.replaced())
         self._changes.restore_random(mark)
         if changed:
             self._broken = _torn([step.name for step in steps], changed)
@@ -357,6 +358,7 @@ class TorchSession(SteppedSession):
         async with self._between_steps(place):
             await self._prepare()
             values, events = await self._offload(partial(copied, self._objects, self._source is None))
+            self._changes.list_tensors()
             values |= {name: one.numpy() for name, one in (self._random_after_step or {}).items()}
             step = self._step
         if events:

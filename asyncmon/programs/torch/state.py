@@ -32,6 +32,12 @@ KINDS = torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler
 
 KIND = "class"
 
+NAMES = "parameters"
+"""The member of an optimizer's structure with the names of the parameters of its groups: its state
+has numbers for them."""
+
+ON_META = "is on the meta device and holds no values: call to_empty(device=...) first"
+
 TENSOR, ARRAY = "__tensor__", "__numpy__"
 _FOREIGN = {
     torch.bfloat16: ("bfloat16", torch.uint16),
@@ -85,6 +91,8 @@ def entries_of(objects: Mapping[str, Any]) -> tuple[Tensors, dict[str, NDArray[A
     for name, obj in objects.items():
         flat = flat_state(name, obj)
         tensors |= flat.tensors
+        if isinstance(obj, torch.optim.Optimizer):
+            flat.structure[NAMES] = parameter_names(objects, obj)
         if flat.structure is not None:
             others[name + STRUCTURE] = np.array(json.dumps(flat.structure), object)
     return tensors, others
@@ -107,6 +115,20 @@ def flat_state(name: str, obj: Any) -> Flat:
     if isinstance(obj, KINDS) and flat.structure is not None:
         flat.structure[KIND] = type(obj).__name__
     return flat
+
+
+def parameter_names(
+    objects: Mapping[str, Any], optimizer: torch.optim.Optimizer
+) -> list[list[str | None]]:
+    """Return the names of an optimizer's parameters, group by group; None for those of no object."""
+    names: dict[int, str] = {}
+    for name, obj in objects.items():
+        if isinstance(obj, torch.nn.Module):
+            for key, parameter in unwrapped(obj).named_parameters():
+                names[id(parameter)] = f"{name}/{plain_key(key)}"
+        elif isinstance(obj, torch.Tensor):
+            names[id(obj)] = name
+    return [[names.get(id(one)) for one in group["params"]] for group in optimizer.param_groups]
 
 
 def unwrapped(obj: Any) -> Any:
@@ -213,6 +235,8 @@ def copy_to_host(tensors: Mapping[str, torch.Tensor]) -> tuple[dict[str, NDArray
     for name, tensor in tensors.items():
         if tensor.layout is not torch.strided or tensor.is_quantized:
             raise TypeError(f"{name!r} is sparse or quantised, which entries of checkpoints are not.")
+        if tensor.is_meta:
+            raise InvalidArgumentError(f"{name!r} {ON_META}.")
         if tensor.device.type == "cpu":
             copies[name] = tensor.clone(memory_format=torch.contiguous_format)
             continue
@@ -228,4 +252,13 @@ def copy_to_host(tensors: Mapping[str, torch.Tensor]) -> tuple[dict[str, NDArray
         events.append(stream.record_event())
         # Work that is queued on the device afterwards waits for the copies.
         torch.get_device_module(device).current_stream(device).wait_event(events[-1])
-    return {name: as_array(tensor) for name, tensor in copies.items()}, events
+    return {name: _named_array(name, tensor) for name, tensor in copies.items()}, events
+
+
+def _named_array(name: str, tensor: torch.Tensor) -> NDArray[Any]:
+    try:
+        return as_array(tensor)
+    except TypeError as error:
+        raise TypeError(
+            f"{name!r} has elements of {tensor.dtype}, which entries of checkpoints do not have."
+        ) from error

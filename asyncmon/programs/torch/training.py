@@ -55,6 +55,11 @@ def training_step(
     for role, name in wanted.items():
         if name is not None and name not in objects:
             raise ValueError(f"{role}={name!r} is not in the state, which has {list(objects)}.")
+    if isinstance(objects[optimizer], torch.optim.LBFGS):
+        raise TypeError(
+            f"{optimizer!r} is an LBFGS, which computes the loss several times in an update: write a "
+            "@program.step that calls step(closure) of it."
+        )
     by_metric = isinstance(objects.get(scheduler or ""), ReduceLROnPlateau)
     if by_metric and metric is None:
         raise ValueError(
