@@ -218,13 +218,17 @@ class Frontier:
             return None  # the task collects elements for one run
         return fetching if waiting else None
 
-    async def outlast_run(self, task: Task | None) -> None:
+    async def outlast_run(self, task: Task | None, mark: Mark) -> None:
         """Wait for the run of a task for which another one has found the end of the data.
 
         A double buffer gets the end after the run of the element before. A recovery of that run may
-        move the source back.
+        move the source back, and a checkpoint of it has the position before the end, ``mark``.
         """
-        await self._recoveries.has_outlasted_run(task)
+        self._fetching = mark
+        try:
+            await self._recoveries.has_outlasted_run(task)
+        finally:
+            self._fetching = None
 
     def not_fetched(self) -> None:
         """Record that a fetch has ended without an element."""

@@ -122,6 +122,31 @@ async def test_end_fetched_beside_a_run_that_loses_steps_is_no_end(tmp_path: Pat
         assert (await sess.peek("counts")).tolist() == [1] * COUNT
 
 
+async def test_pass_whose_end_was_fetched_beside_its_last_run_does_not_begin_again(
+    tmp_path: Path,
+) -> None:
+    """The process ends after the save of the last step, before the body gets the end."""
+
+    class Crash(Exception):
+        pass
+
+    async def train() -> None:
+        async with session(tmp_path, save_steps=1) as sess:
+            elements = sess.iterate(from_iterable(range(COUNT)))
+            element = await anext(elements)
+            for _ in range(COUNT):
+                following = asyncio.create_task(anext(elements, COUNT))
+                await sess.run("use", {"x": element})
+                if sess.global_step == COUNT:
+                    raise Crash
+                element = await following
+
+    with pytest.raises(Crash):
+        await train()
+    async with session(tmp_path) as sess:
+        assert [one async for one in sess.iterate(from_iterable(range(COUNT)))] == []
+
+
 async def test_step_that_awaits_the_end_of_the_data_gets_it(tmp_path: Path) -> None:
     async with session(tmp_path) as sess:
         elements = sess.iterate(from_iterable(range(1)))
