@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from asyncmon.checkpoint.dtypes import Array
+from asyncmon.checkpoint.packing import Fingerprints, fingerprints_of, pack_all, pack_later
 from asyncmon.checkpoint.saveable_session import (
     SaveableSessionMembers,
     SnapshotMembers,
@@ -16,16 +18,12 @@ from asyncmon.checkpoint.saveable_session import (
     order_snapshot,
     release,
 )
-from asyncmon.checkpoint.stateful import (
-    Fingerprints,
-    StatefulObjects,
-    fingerprints_of,
-    pack_all,
-    stateful_of,
-)
+from asyncmon.checkpoint.stateful import StatefulObjects, stateful_of
 from asyncmon.system import clock
 from asyncmon.system.files import in_thread
 from asyncmon.system.members import members_of
+
+_Packed = tuple[dict[str, Any], dict[str, Array]]
 
 _numbers = itertools.count(1)
 
@@ -43,7 +41,7 @@ class CapturedState:
     Attributes:
         number: increases with each capture in this process.
         step: the global step when the states were taken, or None.
-        states: the states as JSON values, by name; ``arrays`` are the arrays in them. All three are set
+        states: the states as JSON values, by name; ``arrays`` are the arrays in them. Both are complete
             once :meth:`snapshot` returns.
         is_here: whether no array of the snapshot is in another process, once it is taken.
 
@@ -56,6 +54,7 @@ class CapturedState:
     states: Mapping[str, Any] = MappingProxyType({})
     arrays: Mapping[str, Array] = MappingProxyType({})
     _revisions: Mapping[str, int] = MappingProxyType({})
+    _copies: tuple[asyncio.Future[_Packed], ...] = ()  # of the states that threads copy
     is_here = False
 
     def __init__(self, raw: Any, own_objects: StatefulObjects, session_states: bool) -> None:
@@ -64,7 +63,7 @@ class CapturedState:
         self.number, self.wall_time = next(_numbers), clock.wall()
         self.program = describe(raw)
         ordered, packed = asyncio.ensure_future(order_snapshot(raw)), self._packed()
-        may_differ = self.states or stateful_of(raw).boundary is not None
+        may_differ = self.states or self._copies or stateful_of(raw).boundary is not None
         if packed is not None or (
             may_differ and self.step is not None and not self._members.shares_state
         ):
@@ -75,6 +74,11 @@ class CapturedState:
         """Return the snapshot; with ``pull``, fetch the arrays that other processes hold."""
         assert self._snapshot is not None, "not discarded yet"
         snapshot = await self._snapshot
+        if copies := self._copies:
+            await asyncio.wait(copies)  # not cancelled with this
+            self._copies = ()
+            for states, arrays in [copy.result() for copy in copies]:
+                self.states, self.arrays = {**self.states, **states}, {**self.arrays, **arrays}
         holder = members_of(SnapshotMembers, snapshot).holder
         if pull and holder is not None:
             snapshot, holder = await holder.pull(), None
@@ -101,7 +105,14 @@ class CapturedState:
                 " add_stateful() of the saver another name."
             )
         self.step = self._members.global_step
-        self.states, self.arrays, self._revisions = _packed(self.session, own, self._session_states)
+        self.states, self.arrays, self._revisions, self._copies = {}, {}, {}, ()
+        for each in (objects, own) if self._session_states else (own,):
+            now, later = each.states(with_pending=each is objects)
+            states, arrays = pack_all(now)
+            self.states, self.arrays = {**self.states, **states}, {**self.arrays, **arrays}
+            self._revisions = {**self._revisions, **each.revisions()}
+            if later:
+                self._copies += (each.copy_in_thread(partial(pack_later, later)),)
 
     def _packed(self) -> asyncio.Future[None] | None:
         """Pack the states, now or at the end of the run whose step hooks have not seen."""
@@ -137,16 +148,14 @@ class CapturedState:
 
 async def fingerprints(raw: Any, own_objects: StatefulObjects, session_states: bool) -> Fingerprints:
     """Return those of states that would be captured now. Arguments as :class:`CapturedState`."""
-    packed = _packed(raw, own_objects, session_states)
-    return await in_thread(fingerprints_of, *packed)
-
-
-def _packed(
-    raw: Any, own_objects: StatefulObjects, session_states: bool
-) -> tuple[dict[str, Any], dict[str, Array], dict[str, int]]:
     objects = stateful_of(raw)
-    states, revisions = (objects.states(), objects.revisions()) if session_states else ({}, {})
-    return (*pack_all(states | own_objects.current()), revisions | own_objects.revisions())
+    states: dict[str, Any] = {**objects.pending} if session_states else {}
+    revisions: dict[str, int] = {}
+    for each in (objects, own_objects) if session_states else (own_objects,):
+        states |= each.unnumbered_states()
+        revisions |= each.revisions()
+    # Not copied: an array that changes meanwhile has another fingerprint, before and after.
+    return await in_thread(fingerprints_of, *pack_all(states, copies=False), revisions)
 
 
 def _release(snapshot: asyncio.Future[Mapping[str, Any]]) -> None:

@@ -20,7 +20,7 @@ from asyncmon.checkpoint.manifest import (
     manifest_name,
 )
 from asyncmon.checkpoint.os_errors import is_environment, read_errors
-from asyncmon.checkpoint.stateful import ARRAY_PREFIX, unpack
+from asyncmon.checkpoint.packing import ARRAY_PREFIX, unpack
 from asyncmon.checkpoint.store import DataFile, Store
 from asyncmon.errors import DataLossError
 from asyncmon.system.files import in_thread

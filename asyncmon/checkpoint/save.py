@@ -17,6 +17,7 @@ from asyncmon.checkpoint.captured_state import CapturedState
 from asyncmon.checkpoint.commit import Draft
 from asyncmon.checkpoint.dtypes import Array, element_of, is_text
 from asyncmon.checkpoint.manifest import Manifest, ShardedEntry, TextEntry, check_texts, encode_text
+from asyncmon.checkpoint.packing import Fingerprints
 from asyncmon.checkpoint.saveable_session import (
     FetchMembers,
     SnapshotMembers,
@@ -24,7 +25,6 @@ from asyncmon.checkpoint.saveable_session import (
     raw_session,
 )
 from asyncmon.checkpoint.state_file import STATE_NAME
-from asyncmon.checkpoint.stateful import Fingerprints
 from asyncmon.checkpoint.throttle import Control
 from asyncmon.checkpoint.variable_selection import Selection, name_of
 from asyncmon.errors import CancelledError, FailedPreconditionError

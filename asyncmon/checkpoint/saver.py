@@ -21,7 +21,7 @@ from asyncmon.checkpoint.restoring import find_targets, load_entries, no_checkpo
 from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
 from asyncmon.checkpoint.save import Save, SaveHandle, SaveOptions, SaveQueue, computed_step
 from asyncmon.checkpoint.saveable_session import SaveableSessionMembers, raw_session, state_spec
-from asyncmon.checkpoint.state_file import STATE_NAME, checkpoint_table
+from asyncmon.checkpoint.state_file import STATE_NAME
 from asyncmon.checkpoint.stateful import Stateful, StatefulObjects, load_states, stateful_of
 from asyncmon.checkpoint.store import Store
 from asyncmon.checkpoint.throttle import Control, current
@@ -30,6 +30,7 @@ from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.system import clock
 from asyncmon.system.files import FileCalls, in_thread
 from asyncmon.system.members import members_of
+from asyncmon.system.notebook import checkpoint_table
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,7 @@ import logging
 import math
 import os
 import re
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from asyncmon.checkpoint import locations
@@ -25,7 +24,7 @@ from asyncmon.checkpoint.retention import Kept
 from asyncmon.checkpoint.store import Store, replace_files
 from asyncmon.errors import DataLossError
 from asyncmon.system.files import in_thread
-from asyncmon.system.notebook import html_table
+from asyncmon.system.notebook import checkpoint_table
 
 STATE_NAME = "checkpoint"
 
@@ -55,20 +54,6 @@ class CheckpointState(NamedTuple):
         )
         paths = self.all_model_checkpoint_paths or [self.model_checkpoint_path]
         return checkpoint_table([(path, times.get(path)) for path in paths])
-
-
-def checkpoint_table(checkpoints: Iterable[tuple[str, float | None]]) -> str:
-    """Return checkpoints and their times in seconds since 1970 as a table of HTML, the newest first."""
-    rows = [
-        (
-            path,
-            ""
-            if secs is None or math.isinf(secs)
-            else f"{datetime.fromtimestamp(secs).astimezone():%Y-%m-%d %H:%M:%S}",
-        )
-        for path, secs in reversed(list(checkpoints))
-    ]
-    return html_table(("checkpoint", "saved"), rows)
 
 
 async def get_checkpoint_state(

@@ -1,47 +1,25 @@
 """Save and load the states of hooks, data sources and generators with the variables.
 
-A stateful object has ``state_dict()`` and ``load_state_dict(state)``. A state consists of nested dicts,
-lists, tuples, strings, bytes, numbers, booleans, None, numpy arrays and scalars, and tensors of torch.
-Large arrays that rarely change may be a :class:`~asyncmon.system.snapshot.FixedArray`, which is written
-once for all checkpoints of a directory.
-In the manifest it is JSON. Types that JSON lacks are objects with one member:
-
-=====================================  =========================================================
-``{"__tuple__": [...]}``               a tuple
-``{"__items__": [[key, value], ...]}`` a dict with keys that are not strings or begin with ``__``
-``{"__bytes__": "base64"}``            bytes
-``{"__float__": "nan"}``               ``nan``, ``inf`` or ``-inf``
-``{"__complex__": [re, im]}``          a complex number
-``{"__array__": "name"}``              an array in the tensor files; its name begins with
-                                       ``__stateful__/``
-``{"__scalar__": "name"}``             a numpy scalar, stored like an array
-``{"__tensor__": "name"}``             a tensor of torch, stored like an array; without torch in the
-                                       process it is loaded as one
-=====================================  =========================================================
+A stateful object has ``state_dict()`` and ``load_state_dict(state)``. See
+:mod:`asyncmon.checkpoint.packing` for what a state consists of.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
+import copy
 import logging
-import math
-import sys
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, cast, runtime_checkable
+from functools import partial
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
-import numpy as np
-
-from asyncmon.checkpoint.dtypes import Array
+from asyncmon.system.files import in_thread
 from asyncmon.system.members import members_of
-from asyncmon.system.snapshot import FixedArray
 
 logger = logging.getLogger(__name__)
 
-ARRAY_PREFIX = "__stateful__/"
-"""The prefix of the names of arrays in states."""
+T = TypeVar("T")
 
 
 @runtime_checkable
@@ -70,6 +48,10 @@ class StatefulMembers:
     restart: Callable[[int | None], None] | None = None
     """``restart(step)``: called with the global step of a new session that has restored no state for
     the object, as after a recovery without a checkpoint. None: the object keeps its state."""
+    later_state: Callable[[], Callable[[], Mapping[str, Any]]] | None = None
+    """Called in place of ``state_dict`` when a save is ordered: return a function that returns that
+    state. It is called at once in a thread, where the arrays are copied, too. Until then the object
+    keeps other code from changing them, see :meth:`StatefulObjects.wait_copied`."""
     revision: int | None = None
     """Rises with each change of the state that no step makes. After such a change the last save is not
     skipped, although its step is saved. None: the states themselves are compared."""
@@ -87,166 +69,6 @@ class SourceMembers(StatefulMembers):
     """``aligned(state, later)``: return a position equal to ``state`` from which the elements at and
     after the position ``later`` have the same places as in the past. None: the order is always the
     same."""
-
-
-def pack(name: str, state: Any) -> tuple[Any, dict[str, Array]]:
-    """Return a state as JSON values, and the arrays in it: copies, unless they are read-only.
-
-    Raises:
-        TypeError: the type of a value is not supported.
-    """
-    arrays: dict[str, Array] = {}
-    return _pack(state, f"{ARRAY_PREFIX}{name}", arrays), arrays
-
-
-def can_pack(value: Any) -> bool:
-    """Return whether :func:`pack` takes a value, and :func:`unpack` gives an equal one of its type."""
-    match value:
-        case None | bool() | int() | float() | complex() | str() | bytes():
-            return True
-        case list() | tuple() if type(value) in (list, tuple):
-            return all(map(can_pack, value))
-        case dict() if type(value) is dict:
-            return all(can_pack(key) and can_pack(item) for key, item in value.items())
-        case np.ndarray() | np.generic():
-            return value.dtype.kind != "O"
-    return isinstance(value, FixedArray) or _is_tensor(value)
-
-
-def pack_all(states: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return all states by name as JSON values, and copies of the arrays in them."""
-    packed: dict[str, Any] = {}
-    arrays: dict[str, Array] = {}
-    for name, state in states.items():
-        packed[name], inside = pack(name, state)
-        arrays.update(inside)
-    return packed, arrays
-
-
-Fingerprints = Mapping[str, bytes | int]
-"""By name: a digest of a state, or the revision of an object that has one."""
-
-
-def fingerprints_of(
-    states: Mapping[str, Any], arrays: Mapping[str, Array], revisions: Mapping[str, int]
-) -> Fingerprints:
-    """Return the fingerprints of packed states. Blocking, if states are large.
-
-    Args:
-        states, arrays: of :func:`pack_all`.
-        revisions: stand for the states of their names.
-    """
-    import hashlib  # takes 2 ms, which an import of the package does not
-
-    found: dict[str, bytes | int] = dict(revisions)
-    for name in states.keys() - revisions.keys():
-        digest = hashlib.blake2b(json.dumps(states[name], sort_keys=True).encode(), digest_size=16)
-        prefix = f"{ARRAY_PREFIX}{name}"
-        for key in sorted(arrays):
-            if key == prefix or key.startswith((f"{prefix}/", f"{prefix}'")):
-                array = np.asarray(arrays[key])
-                digest.update(f"{key}{array.dtype}{array.shape}".encode())
-                digest.update(
-                    repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
-                )
-        found[name] = digest.digest()
-    return found
-
-
-def has_changed(before: Fingerprints, now: Fingerprints) -> bool:
-    """Return whether an object has changed without a step, or has come with a state of its own."""
-    for name, mark in now.items():
-        was = before.get(name)
-        if isinstance(mark, int) and not isinstance(was, int):
-            was = 0  # it was restored, or is new, and is as it began
-        if mark != was:
-            return True
-    return False
-
-
-def unpack(packed: Any, arrays: Mapping[str, Array]) -> Any:
-    """Return the argument of :func:`pack`, with new, writable arrays."""
-    if isinstance(packed, list):
-        return [unpack(item, arrays) for item in packed]
-    if not isinstance(packed, dict):
-        return packed
-    if len(packed) == 1:
-        kind, content = next(iter(packed.items()))
-        match kind:
-            case "__tuple__":
-                return tuple(unpack(item, arrays) for item in content)
-            case "__items__":
-                return {unpack(key, arrays): unpack(value, arrays) for key, value in content}
-            case "__bytes__":
-                return base64.b64decode(content)
-            case "__float__":
-                return float(content)
-            case "__complex__":
-                return complex(unpack(content[0], arrays), unpack(content[1], arrays))
-            case "__array__":
-                return np.array(arrays[content])
-            case "__scalar__":
-                return arrays[content][()]
-            case "__tensor__":
-                array, torch = np.array(arrays[content]), sys.modules.get("torch")
-                return array if torch is None else torch.from_numpy(array)
-    return {key: unpack(value, arrays) for key, value in packed.items()}
-
-
-def _pack(value: Any, where: str, arrays: dict[str, Array]) -> Any:
-    match value:
-        case FixedArray():
-            while where in arrays:
-                where += "'"
-            arrays[where] = cast("Array", value)  # read when it is written, if at all
-            return {"__array__": where}
-        case np.ndarray() | np.generic():
-            while where in arrays:  # {"a": {"b": x}, "a/b": y}
-                where += "'"
-            arrays[where] = cast("Array", value) if _is_constant(value) else np.array(value)
-            return {"__array__" if isinstance(value, np.ndarray) else "__scalar__": where}
-        case _ if _is_tensor(value):
-            content = _pack(value.detach().cpu().numpy(), where, arrays)
-            return {"__tensor__": content["__array__"]}
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return value if math.isfinite(value) else {"__float__": str(value)}
-        case complex():
-            return {"__complex__": [_pack(value.real, where, arrays), _pack(value.imag, where, arrays)]}
-        case bytes():
-            return {"__bytes__": base64.b64encode(value).decode()}
-        case tuple():
-            return {"__tuple__": _pack_each(value, where, arrays)}
-        case list():
-            return _pack_each(value, where, arrays)
-        case Mapping():
-            if all(isinstance(key, str) and not key.startswith("__") for key in value):
-                return {key: _pack(item, f"{where}/{key}", arrays) for key, item in value.items()}
-            items = [
-                [_pack(key, f"{where}/{number}.key", arrays), _pack(item, f"{where}/{number}", arrays)]
-                for number, (key, item) in enumerate(value.items())
-            ]
-            return {"__items__": items}
-    raise TypeError(
-        f"The state of a stateful object has a {type(value).__name__} at"
-        f" {where.removeprefix(ARRAY_PREFIX)!r}: {value!r:.80}. A state consists of dicts, lists,"
-        " tuples, strings, bytes, numbers, booleans, None, numpy arrays and tensors."
-    )
-
-
-def _is_constant(value: Any) -> bool:
-    """Return whether this is a read-only array with memory of its own, which nothing writes to."""
-    return value.__class__ is np.ndarray and value.base is None and not value.flags.writeable
-
-
-def _is_tensor(value: Any) -> bool:
-    torch = sys.modules.get("torch")  # not imported: without it there are no tensors
-    return torch is not None and isinstance(value, torch.Tensor)
-
-
-def _pack_each(values: Any, where: str, arrays: dict[str, Array]) -> list[Any]:
-    return [_pack(item, f"{where}/{number}", arrays) for number, item in enumerate(values)]
 
 
 class Boundary(Protocol):
@@ -277,6 +99,8 @@ class StatefulObjects:
         """Called by savers: a raw session whose whole state is committed, step, seconds and path."""
         self.boundary: Boundary | None = None
         """At which the states of hooks belong to a step; None outside a monitored session."""
+        self.copying: set[asyncio.Future[Any]] = set()
+        """The copies that threads make of states: :meth:`wait_copied` waits for them."""
 
     @property
     def objects(self) -> Mapping[str, Stateful]:
@@ -306,7 +130,8 @@ class StatefulObjects:
                 " Give each its own name."
             )
         if name in self._pending:
-            obj.load_state_dict(self._pending[name])
+            state = self._pending[name]
+            obj.load_state_dict(copy.deepcopy(state) if self.copying else state)
             del self._pending[name]
         self._registered[name] = obj
 
@@ -339,18 +164,50 @@ class StatefulObjects:
             else:
                 logger.info("The checkpoint has no state for %r: it keeps its initial state.", name)
 
-    def states(self) -> dict[str, Any]:
-        """Return :meth:`current`, and restored states of objects that are not registered yet."""
-        return self._pending | self.current()
+    def states(self, *, with_pending: bool) -> tuple[dict[str, Any], dict[str, Callable[[], Any]]]:
+        """Return the states of all objects by name, and functions that return further ones in a thread.
+
+        These are states of ``StatefulMembers.later_state``, and pending ones. Call them by
+        :meth:`copy_in_thread`.
+        """
+        now: dict[str, Any] = {}
+        later: dict[str, Callable[[], Any]] = {}
+        for name, state in self._pending.items() if with_pending else ():
+            later[name] = partial(_same, state)
+        for name, obj in self._registered.items():
+            make = members_of(StatefulMembers, obj).later_state
+            if make is None:
+                now[name] = obj.state_dict()
+            else:
+                later[name] = make()
+        return now, later
+
+    def unnumbered_states(self) -> dict[str, Any]:
+        """Return the states of the objects without a revision."""
+        known = self.revisions()
+        return {name: obj.state_dict() for name, obj in self._registered.items() if name not in known}
+
+    def copy_in_thread(self, fn: Callable[[], T]) -> asyncio.Future[T]:
+        """Call a function that copies states in a thread. :meth:`wait_copied` waits for it."""
+        task = asyncio.ensure_future(in_thread(fn))
+        self.copying.add(task)
+        task.add_done_callback(self._copied)
+        return task
+
+    def _copied(self, task: asyncio.Future[Any]) -> None:
+        self.copying.discard(task)
+        if not task.cancelled():
+            task.exception()  # retrieved, also if its save is discarded
+
+    async def wait_copied(self) -> None:
+        """Wait until no thread copies states. An error is one of the save."""
+        while self.copying:
+            await asyncio.wait(self.copying)
 
     def revisions(self) -> dict[str, int]:
         """Return the revisions of the objects that have one. See ``StatefulMembers.revision``."""
         found = {n: members_of(StatefulMembers, obj).revision for n, obj in self._registered.items()}
         return {name: revision for name, revision in found.items() if revision is not None}
-
-    def current(self) -> dict[str, Any]:
-        """Return the states of all objects."""
-        return {name: obj.state_dict() for name, obj in self._registered.items()}
 
     def adopt(self, raw: Any, step: int | None) -> None:
         """Become the stateful objects of a raw session, and load the states that it restored.
@@ -378,6 +235,10 @@ class StatefulObjects:
         """End the registration with all sessions, which are closed, and let the objects go."""
         _of_sessions.drop(self)
         self._registered, self._pending, self.boundary = {}, {}, None
+
+
+def _same(state: Any) -> Any:
+    return state
 
 
 class _ByIdentity:

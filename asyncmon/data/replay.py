@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from asyncmon.data.item_structure import built, flatten
 from asyncmon.data.sum_tree import SumTree
 from asyncmon.system.files import in_thread
 from asyncmon.system.snapshot import FixedArray
@@ -95,8 +96,8 @@ class ReplayBuffer:
         """The most items."""
         self.beta = beta
         """How much of the bias weights correct, from 0 to 1. Not saved."""
-        self.revision = 0
-        """Rises with each change: see ``StatefulMembers.revision``."""
+        self._changed = 0  # without the draws, which belong to a step
+        self._drawn = 0
         self._alpha = alpha
         self._generator = np.random.default_rng(seed)
         self._tree = SumTree(capacity) if sampling == "prioritised" else None
@@ -107,11 +108,13 @@ class ReplayBuffer:
         #   number    of an item: the buffer has the last capacity of the _added ones
         #   slot      number % capacity: its row in each of _columns, its priority, its leaf in _tree
         #   segment   slot // _rows: saved as a file of its own. _parts has its id until its content
-        #             changes; _saved has the arrays of states, which are copied before it does.
+        #             changes; _saved has the arrays of states, which are copied before it does. One
+        #             that load_state_dict has set is in _loaded until it is read or changed.
         self._rows = 1
         self._added = 0
         self._parts: dict[int, str] = {}
         self._saved: dict[int, list[weakref.ref[_Rows]]] = {}
+        self._loaded: dict[int, _Rows] = {}
         self._lock = threading.RLock()
         self._waiting: dict[asyncio.Event, tuple[asyncio.AbstractEventLoop, int]] = {}
         self._batches: dict[tuple[int, int], Batches] = {}
@@ -122,6 +125,11 @@ class ReplayBuffer:
 
     def __len__(self) -> int:
         return min(self._added, self.capacity)
+
+    @property
+    def revision(self) -> int:
+        """Rises with each change: see ``StatefulMembers.revision``."""
+        return self._changed + self._drawn
 
     @property
     def added(self) -> int:
@@ -156,7 +164,7 @@ class ReplayBuffer:
 
     def _extend(self, batch: Any, priorities: Any, *, stacked: bool) -> NDArray[np.int64]:
         leaves: list[tuple[str, NDArray[Any]]] = []
-        structure = _flatten(batch, "item", leaves)
+        structure = flatten(batch, "item", leaves)
         if not stacked:
             leaves = [(where, array[None]) for where, array in leaves]
         lengths = {len(array) if array.ndim else -1 for _, array in leaves}
@@ -178,7 +186,7 @@ class ReplayBuffer:
                 new = np.full(count, self._highest) if priorities is None else priorities
                 self._set_priorities(slots, new[count - len(kept) :])
             self._added += count
-            self.revision += 1
+            self._changed += 1
             self._wake()
         return numbers
 
@@ -204,11 +212,13 @@ class ReplayBuffer:
                 odds = self._tree.values(slots) / self._tree.total
                 weights = (count * odds) ** -self.beta
                 weights /= weights.max()
-            self.revision += 1
+            self._drawn += 1
+            if self._loaded:
+                self._fill(slots)
             columns = iter([column[slots] for column in self._columns])
             newest = (self._added - 1) % self.capacity
             numbers = self._added - 1 - (newest - slots) % self.capacity
-            return Sample(_built(self._structure, columns), numbers, weights)
+            return Sample(built(self._structure, columns), numbers, weights)
 
     def update(self, indices: Any, priorities: Any) -> None:
         """Set the priorities of items. Items that have left the buffer are ignored.
@@ -230,7 +240,7 @@ class ReplayBuffer:
                 raise ValueError(f"indices are from 0 to {self._added - 1}, got {indices!r:.80}.")
             stay = numbers >= self._added - self.capacity
             self._set_priorities(numbers[stay] % self.capacity, given[stay])
-            self.revision += 1
+            self._changed += 1
 
     def batches(self, size: int, *, least: int | None = None) -> Batches:
         """Return an endless source of samples for ``sess.iterate``; the same one for equal arguments.
@@ -284,19 +294,16 @@ class ReplayBuffer:
             )
         if (state["priorities"] is None) != (self._tree is None):
             raise ValueError("This is the state of a replay buffer with another kind of sampling.")
-        segments = [[np.asarray(one) for one in each] for each in state["segments"]]
+        segments: list[list[Any]] = state["segments"]
         with self._lock:
-            for number in list(self._saved):
-                self._changes(number)
+            self._saved.clear()  # these arrays change no more: _columns are new ones
             self._structure, self._rows, self._added = state["structure"], state["rows"], state["added"]
             self._columns = []
             if segments:
                 self._columns = [
                     np.zeros((self.capacity, *one.shape[1:]), one.dtype) for one in segments[0]
                 ]
-            for number, arrays in enumerate(segments):
-                for column, array in zip(self._columns, arrays, strict=True):
-                    column[number * self._rows :][: len(array)] = array
+            self._loaded = {n: _Rows(self._lock, arrays, True) for n, arrays in enumerate(segments)}
             self._parts = dict(enumerate(state["parts"].split()))
             self._highest = state["highest"]
             self._generator.bit_generator.state = state["generator"]
@@ -305,8 +312,24 @@ class ReplayBuffer:
                 slots = np.arange(len(self))
                 self._priorities[:] = 0
                 self._set_priorities(slots, state["priorities"], highest=False)
-            self.revision += 1
+            self._changed += 1
             self._wake()
+
+    def fill(self) -> None:
+        """Copy all items that :meth:`load_state_dict` has set, 4 MB at a time. Blocking.
+
+        Otherwise items are copied when they are drawn or replaced.
+        """
+        for number in list(self._loaded):
+            with self._lock:
+                self._fill([number * self._rows])
+
+    def _fill(self, slots: Any) -> None:
+        """Copy the loaded segments of some slots."""
+        for number in np.unique(np.asarray(slots) // self._rows).tolist():
+            rows = self._loaded.pop(number, None)
+            for column, array in zip(self._columns, rows.columns if rows else (), strict=False):
+                column[number * self._rows :][: array.shape[0]] = array
 
     def _segment(self, number: int) -> list[FixedArray]:
         first = number * self._rows
@@ -314,7 +337,10 @@ class ReplayBuffer:
         part = self._parts.get(number)
         if part is None:
             part = self._parts[number] = uuid.uuid4().hex
-        rows = _Rows(self._lock, [column[first:end] for column in self._columns])
+        if number in self._loaded:
+            rows = self._loaded[number]
+        else:
+            rows = _Rows(self._lock, [column[first:end] for column in self._columns])
         saved = [one for one in self._saved.get(number, ()) if one() is not None]
         self._saved[number] = [*saved, weakref.ref(rows)]
         return [
@@ -324,6 +350,8 @@ class ReplayBuffer:
 
     def _changes(self, segment: int) -> None:
         """Prepare the change of a segment: returned arrays keep their content."""
+        if self._loaded:
+            self._fill([segment * self._rows])
         self._parts.pop(segment, None)
         for one in self._saved.pop(segment, ()):
             if (rows := one()) is not None:
@@ -412,6 +440,8 @@ class Batches:
             finally:
                 with buffer._lock:
                     del buffer._waiting[arrived]
+        if buffer._loaded:
+            await in_thread(buffer.fill)
         nbytes = sum(column[:1].nbytes for column in buffer._columns) * self._size
         if nbytes <= _INLINE_BYTES:
             return buffer.sample(self._size)
@@ -425,6 +455,11 @@ class Batches:
         """See ``SourceMembers.aligned``."""
         return state
 
+    @property
+    def revision(self) -> int:
+        """See ``StatefulMembers.revision``: items and priorities may change after the last step."""
+        return self._buffer._changed
+
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the buffer."""
         return self._buffer.state_dict()
@@ -435,50 +470,29 @@ class Batches:
 
 
 class _Rows:
-    """Rows of all columns as they are now: read where they are, and copied before they change."""
+    """Rows of all columns as they are now: read where they are, and copied before they change.
 
-    def __init__(self, lock: Any, columns: list[NDArray[Any]]) -> None:
+    Args:
+        lock: of the buffer.
+        columns: arrays, or :class:`FixedArray` of another state.
+        is_own: whether they do not change.
+    """
+
+    def __init__(self, lock: Any, columns: list[Any], is_own: bool = False) -> None:
         self._lock = lock
         self.columns = columns
-        self._is_own = False
+        self._is_own = is_own
 
     def keep(self) -> None:
-        self.columns, self._is_own = [column.copy() for column in self.columns], True
+        if not self._is_own:
+            self.columns, self._is_own = [column.copy() for column in self.columns], True
 
     def read(self, number: int) -> NDArray[Any]:
         with self._lock:
-            column = self.columns[number]
+            column: NDArray[Any] = np.asarray(self.columns[number])
             return column if self._is_own else column.copy()
 
 
 def _check_size(size: int) -> None:
     if size < 1:
         raise ValueError(f"A sample has 1 item or more, not {size!r}.")
-
-
-def _flatten(value: Any, where: str, leaves: list[tuple[str, NDArray[Any]]]) -> Any:
-    """Return the structure of a value, with None for each leaf, and add its leaves to a list."""
-    if isinstance(value, Mapping):
-        if not all(isinstance(key, str) for key in value):
-            raise TypeError(f"The keys of {where} must be strings: {list(value)!r:.80}.")
-        # sorted, so that items with keys in another order fill the same columns
-        return {key: _flatten(value[key], f"{where}[{key!r}]", leaves) for key in sorted(value)}
-    if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return tuple(_flatten(one, f"{where}[{n}]", leaves) for n, one in enumerate(value))
-    is_plain = isinstance(value, bool | int | float | complex | np.generic | np.ndarray)
-    array = np.asarray(value) if is_plain or hasattr(value, "__array__") else np.zeros(0, object)
-    if array.dtype.kind not in "biufc":
-        raise TypeError(
-            f"{where} is {value!r:.80} of type {type(value).__name__}. An item of a replay buffer is a "
-            "number, an array of numbers, or a dict or plain tuple of items; nothing is pickled."
-        )
-    leaves.append((where, array))
-    return None
-
-
-def _built(structure: Any, columns: Any) -> Any:
-    if isinstance(structure, Mapping):
-        return {key: _built(one, columns) for key, one in structure.items()}
-    if isinstance(structure, tuple):
-        return tuple(_built(one, columns) for one in structure)
-    return next(columns)

@@ -8,7 +8,7 @@
 """
 
 from asyncmon.executors.pool import WorkerDiedError, WorkerPolicy
-from asyncmon.executors.process import ProcessExecutor
+from asyncmon.executors.process_executor import ProcessExecutor
 from asyncmon.executors.ray import RayExecutor
 
 __all__ = ["ProcessExecutor", "RayExecutor", "WorkerDiedError", "WorkerPolicy"]

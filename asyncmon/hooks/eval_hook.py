@@ -373,7 +373,13 @@ class EvalHook(Evaluations):
 
     def _captured(self, session: Session) -> _Captured:
         averages = None if self._averages is None else self._averages.averages
-        return self._saves.capture(self, session), averages
+        # The captured states are saved after this evaluation, which is owed no more then.
+        before = self._is_owed, self._seen
+        self._is_owed, self._seen = False, session.global_step
+        try:
+            return self._saves.capture(self, session), averages
+        finally:
+            self._is_owed, self._seen = before
 
     def _order(self, session: Session) -> None:
         """Make an evaluation of the current state pending. A pending state is skipped."""

@@ -223,7 +223,7 @@ class LiveRun:
     async def details(self) -> Details:
         self._find_directories()
         found = self._session.statistics()
-        saves = [span for span in found.under_way if span.kind == "save"]
+        saves = [span for span in found.open_spans if span.kind == "save"]
         checkpoints = [await directory.details() for directory in self._directories.values()]
         return Details(
             hooks=tuple(self._times.row(one) for one in found.hooks),

@@ -9,7 +9,7 @@ import numpy as np
 
 from asyncmon.programs.function_session import FunctionSession
 from asyncmon.programs.named_fetches import GLOBAL_STEP
-from asyncmon.programs.named_program import NamedProgram
+from asyncmon.programs.named_program import StepsProgram
 from asyncmon.programs.outside_state import OutsideState
 from asyncmon.programs.state_tree import Tree, declare, flatten
 from asyncmon.programs.steps import Step
@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @final
-class FunctionProgram(NamedProgram):
+class FunctionProgram(StepsProgram):
     """Named steps over a declared state.
 
     ``await sess.run("train", {"batch": b})`` calls ``train(state, batch=b)`` and returns its

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable
 from typing import Any, TypeVar
 
@@ -68,6 +69,17 @@ class NamedProgram:
         if name in self.steps or name in self._entries:
             raise ValueError(f"The name {name!r} is taken already, by a step or an entry of the state.")
 
+    @staticmethod
+    def _check_target(target: str) -> None:
+        if target:
+            raise NotFoundError(
+                f"No session factory registered for target {target!r}; expected '' for this process."
+            )
+
+
+class StepsProgram(NamedProgram, ABC):
+    """A named program to which steps are added, each a function."""
+
     def _add_all(self, steps: Any, read_only: Collection[str]) -> None:
         """Add the steps of the constructor."""
         for name, fn in (steps or {}).items():
@@ -84,12 +96,6 @@ class NamedProgram:
 
         return add if fn is None else add(fn)
 
+    @abstractmethod
     def _add(self, name: str, fn: Callable[..., Any], *, read_only: bool) -> None:
-        raise NotImplementedError
-
-    @staticmethod
-    def _check_target(target: str) -> None:
-        if target:
-            raise NotFoundError(
-                f"No session factory registered for target {target!r}; expected '' for this process."
-            )
+        """Add a step. Subclasses have further options."""

@@ -6,19 +6,14 @@ import json
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from asyncmon.checkpoint.dtypes import Array
-from asyncmon.checkpoint.stateful import (
-    Fingerprints,
-    fingerprints_of,
-    pack,
-    pack_all,
-    stateful_of,
-    unpack,
-)
+from asyncmon.checkpoint.packing import Fingerprints, fingerprints_of, pack_all, pack_later, unpack
+from asyncmon.checkpoint.stateful import stateful_of
 from asyncmon.errors import FailedPreconditionError, OutOfRangeError
 from asyncmon.programs.named_fetches import leaves
 from asyncmon.runtime import GUARD, SAVER, SessionRunContext, SessionRunHook
@@ -32,8 +27,6 @@ OWN_STATES = "data"
 
 _HOOKS = "hooks/"
 
-_Packed = dict[str, tuple[Any, dict[str, Array]]]
-
 
 async def own_states_of(session: Any, known: Fingerprints) -> dict[str, Any]:
     """Return the states of a process's data and hooks as entries, to save with those of the first.
@@ -43,19 +36,26 @@ async def own_states_of(session: Any, known: Fingerprints) -> dict[str, Any]:
         known: :func:`hook_fingerprints` of the first process. Equal states are left out: large ones, as
             averages of weights, are alike in all.
     """
-    return await in_thread(_entries, _packed(stateful_of(session).states()), known)
+    objects, own = stateful_of(session), await hook_fingerprints(session)
+    now, later = objects.states(with_pending=True)
+    alike = {name for name, one in own.items() if known.get(name) == one}
+    now = {name: state for name, state in now.items() if name not in alike}
+    packed = pack_all(now)  # before the objects change
+    more = await objects.copy_in_thread(partial(pack_later, later))
+    return await in_thread(_entries, {**packed[0], **more[0]}, {**packed[1], **more[1]})
 
 
 async def restored_states_of(session: Any) -> dict[str, Any]:
     """Return the states that the first process has restored for its data and hooks as entries."""
     restored = stateful_of(session).restored
-    return await in_thread(lambda: _entries(_packed(restored), {}))
+    return await in_thread(lambda: _entries(*pack_all(restored)))
 
 
 async def hook_fingerprints(session: Any) -> Fingerprints:
     """Return the fingerprints of the states of the hooks of a process."""
     hooks = {n: obj for n, obj in stateful_of(session).objects.items() if n.startswith(_HOOKS)}
-    packed = pack_all({name: hook.state_dict() for name, hook in hooks.items()})
+    # Not copied: an array that changes meanwhile has another fingerprint in each process.
+    packed = pack_all({name: hook.state_dict() for name, hook in hooks.items()}, copies=False)
     return await in_thread(fingerprints_of, *packed, {})
 
 
@@ -75,19 +75,10 @@ async def load_own_states(session: Any, first: Mapping[str, Any], own: Mapping[s
         objects.load(known)
 
 
-def _packed(states: Mapping[str, Any]) -> _Packed:
-    return {name: pack(name, state) for name, state in states.items()}
-
-
-def _entries(states: _Packed, known: Fingerprints) -> dict[str, Any]:
-    """Return states as entries, without those of known fingerprints. Blocking."""
-    found: dict[str, Any] = {}
-    entries: dict[str, Any] = {}
-    for name, (packed, arrays) in states.items():
-        if name not in known or fingerprints_of({name: packed}, arrays, {})[name] != known[name]:
-            found[name] = packed
-            entries |= {f"{OWN_STATES}/{key}": np.asarray(array) for key, array in arrays.items()}
-    return {OWN_STATES: np.array(json.dumps(found), object), **entries}
+def _entries(states: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str, Any]:
+    """Return packed states as entries. Blocking."""
+    entries = {f"{OWN_STATES}/{key}": np.asarray(array) for key, array in arrays.items()}
+    return {OWN_STATES: np.array(json.dumps(states), object), **entries}
 
 
 def _unpacked(entries: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from asyncmon.graph.execution.threads import Threads
+from asyncmon.errors import FailedPreconditionError
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.cancellation import completed, outlast
 from asyncmon.system.cost import CostModel
+from asyncmon.system.session_threads import SessionThreads
 
 T = TypeVar("T")
 
@@ -29,7 +30,7 @@ class Workers:
         self.config = config or SessionConfig()
         self.limit = self.config.inline_ms / 1000
         """Seconds; a function that takes less on average is called inline."""
-        self._threads: Threads | None = None
+        self._threads: SessionThreads | None = None
         self._used: set[threading.Thread] = set()
 
     def is_inline(self, cost: CostModel, thread: bool | None = None) -> bool:
@@ -52,7 +53,8 @@ class Workers:
         if self.is_inline(cost, thread):
             return timed(fn, cost, self.limit)
         if self._threads is None:
-            self._threads = Threads(self.config)
+            workers = self.config.inter_op_parallelism_threads or self.config.workers
+            self._threads = SessionThreads(workers, FailedPreconditionError)
         future = self._threads.submit(partial(self._in_thread, fn, cost), step=step)
         try:
             return await completed(future)

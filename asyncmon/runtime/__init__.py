@@ -29,7 +29,7 @@ from asyncmon.runtime.observation import Observer, Span
 from asyncmon.runtime.pipeline_statistics import PipelineStatistics
 from asyncmon.runtime.pipelines import Executor, Item, Lease, Pipeline, Policy
 from asyncmon.runtime.session_statistics import SessionStatistics
-from asyncmon.runtime.stop.process import run
+from asyncmon.runtime.stop.process_end import run
 from asyncmon.runtime.program import as_program, current_program
 from asyncmon.runtime.protocols import Program, Session
 from asyncmon.runtime.queue_runner import QueueRunner, add_queue_runner, start_queue_runners

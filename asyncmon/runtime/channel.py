@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from typing import Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 from weakref import WeakSet
 
-from asyncmon.checkpoint.stateful import can_pack
+from asyncmon.checkpoint.packing import can_pack
 from asyncmon.errors import CancelledError, OutOfRangeError, ResourceExhaustedError
 from asyncmon.runtime.stop.stop import StopEvent
 from asyncmon.system.fair_lock import FairLock
@@ -46,6 +46,9 @@ class ChannelStatistics(NamedTuple):
 class Keeper(Protocol):
     """The items of a channel in the checkpoints of its session."""
 
+    @property
+    def copying(self) -> Collection[object]: ...
+    async def wait_copied(self) -> None: ...
     async def wait_commit(self) -> None: ...
     def has_items_out(self) -> bool: ...
 
@@ -243,10 +246,14 @@ class Channel(Generic[T]):
         self._arrival.set()
 
     async def _take(self) -> Sent:
-        if self._items and not self._receiving.held:
+        keeper = self.keeper
+        if self._items and not self._receiving.held and not (keeper and keeper.copying):
             return self._pop()
         async with self._receiving:
-            while not self._items:
+            while not self._items or (keeper and keeper.copying):
+                if self._items and keeper:
+                    await keeper.wait_copied()  # the receiver may write to the item
+                    continue
                 if self.closed and not self._pending:
                     raise OutOfRangeError(
                         f"Channel {self.name!r} is closed and has insufficient elements (requested 1, "

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, Self
 
-from asyncmon.checkpoint.stateful import can_pack
+from asyncmon.checkpoint.packing import can_pack, own_containers
 from asyncmon.errors import OutOfRangeError
 from asyncmon.runtime.channel import Channel, Sent
 from asyncmon.runtime.commits import Commits
@@ -63,6 +64,15 @@ class ChannelState:
         """Wait for the commit of a checkpoint with the present items. See :meth:`Commits.wait`."""
         await self._commits.wait()
 
+    @property
+    def copying(self) -> Collection[object]:
+        """The copies of items that saves make in threads."""
+        return self._parts.stateful.copying
+
+    async def wait_copied(self) -> None:
+        """Wait for the end of these copies."""
+        await self._parts.stateful.wait_copied()
+
     def has_items_out(self) -> bool:
         """Return whether items are with the body that no committed step has consumed."""
         return bool(self._outstanding())
@@ -112,11 +122,25 @@ class ChannelState:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the items with their numbers and versions, as far as a checkpoint can have them."""
+        return self.later_state()()
+
+    def later_state(self) -> Callable[[], dict[str, Any]]:
+        """See ``StatefulMembers.later_state``. No item is delivered before the copies are made."""
         self._forget_consumed()
         channel, step = self.channel, self._parts.recoveries.step_of_data()
         outstanding = self._outstanding()
-        with_body = (sent for number, sent in self._out.items() if number in outstanding)
-        items = [*with_body, *channel.undelivered()]
+        # The body may add to these at any time, and the arrays stay until the end of its run.
+        with_body = [
+            sent._replace(item=own_containers(sent.item))
+            for number, sent in self._out.items()
+            if number in outstanding
+        ]
+        taken = 0 if self._frontier is None else self._frontier.taken
+        self._commits.captured(step, taken, outstanding)
+        state = {"step": step, "version": channel.version, "next": channel.next_number}
+        return partial(self._with_items, state, [*with_body, *channel.undelivered()])
+
+    def _with_items(self, state: dict[str, Any], items: list[Sent]) -> dict[str, Any]:
         packable = [sent for sent in items if can_pack(sent.item)]
         if len(packable) < len(items) and not self._is_warned:
             self._is_warned = True
@@ -125,14 +149,9 @@ class ChannelState:
                 "Channel %r: checkpoints cannot have items like %.100r of the type %s, which are lost "
                 "if the session ends before they are used. Send dicts, lists, tuples, strings, bytes, "
                 "numbers, None, numpy arrays or tensors.",
-                channel.name, wrong, type(wrong).__name__,
+                self.channel.name, wrong, type(wrong).__name__,
             )  # fmt: skip
-        taken = 0 if self._frontier is None else self._frontier.taken
-        self._commits.captured(step, taken, outstanding)
-        return {
-            "step": step, "version": channel.version, "next": channel.next_number,
-            "items": [[sent.number, sent.version, sent.item] for sent in packable],
-        }  # fmt: skip
+        return {**state, "items": [[sent.number, sent.version, sent.item] for sent in packable]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Give the saved items again, unless a recovery has lost no step."""

@@ -34,7 +34,7 @@ from asyncmon.runtime.stop.outcome import (
     stop_by,
     with_failure,
 )
-from asyncmon.runtime.stop.process import process_shutdown
+from asyncmon.runtime.stop.process_end import process_shutdown
 from asyncmon.runtime.stop.stop import Cause, SessionClosedError, Stop
 from asyncmon.system.cancellation import running_loop, shielded
 from asyncmon.system.error_groups import is_only

@@ -97,6 +97,8 @@ class DataIterator(Generic[T]):
                     item = await self._next()
                 except BaseException as error:
                     frontier.not_fetched()
+                    if is_end_of_data(error) and not self._should_stop():
+                        await frontier.outlast_run(task, mark)
                     is_overtaken = frontier.moves != moves and not self._should_stop()
                     if not (is_overtaken and is_end_of_data(error) and frontier.reads_again()):
                         raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, Protocol
 
+from asyncmon.checkpoint.stateful import StatefulObjects
 from asyncmon.runtime.frontier import Recoveries
 from asyncmon.runtime.open_sources import OpenSources
 from asyncmon.runtime.stop.control import StopControl
@@ -23,6 +24,7 @@ class Tasks(Protocol):
 class DataParts(NamedTuple):
     """The parts of one session, over recoveries."""
 
+    stateful: StatefulObjects
     recoveries: Recoveries
     stops: StopControl
     sources: OpenSources

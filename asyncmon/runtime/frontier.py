@@ -29,6 +29,7 @@ class Recoveries(Protocol):
     """The raw session in use with its layers; None during a recovery."""
 
     def step_of_data(self) -> int | None: ...
+    async def has_outlasted_run(self, task: Task | None) -> bool: ...
 
 
 class Frontier:
@@ -92,8 +93,8 @@ class Frontier:
         self._last: Any = None  # the position of a source that does not exist any more
         self.moves = 0  # of the source
         self._moved_to: tuple[int, Any] | None = None  # the last one, of a source that does not follow
-        self.revision = 0
-        """See ``StatefulMembers.revision``."""
+        self._skipped = 0  # passes
+        self._source_revision = 0
         self.has_ended = False
         """Whether the end of a pass was found since the last element."""
         self.counts_passes = False
@@ -217,6 +218,18 @@ class Frontier:
             return None  # the task collects elements for one run
         return fetching if waiting else None
 
+    async def outlast_run(self, task: Task | None, mark: Mark) -> None:
+        """Wait for the run of a task for which another one has found the end of the data.
+
+        A double buffer gets the end after the run of the element before. A recovery of that run may
+        move the source back, and a checkpoint of it has the position before the end, ``mark``.
+        """
+        self._fetching = mark
+        try:
+            await self._recoveries.has_outlasted_run(task)
+        finally:
+            self._fetching = None
+
     def not_fetched(self) -> None:
         """Record that a fetch has ended without an element."""
         self._fetching = None
@@ -302,8 +315,16 @@ class Frontier:
         self._held, self._again, self._fetching = [], deque(), None
         self.pending.clear()
         self._cursor = self._taken
-        self.revision += 1
+        self._skipped += 1
         self.source.skip_pass()
+
+    @property
+    def revision(self) -> int:
+        """See ``StatefulMembers.revision``. The source may have changes of its own, such as items."""
+        source = self.source
+        if source is not None:
+            self._source_revision = members_of(SourceMembers, source).revision or 0
+        return self._skipped + self._source_revision
 
     @property
     def cursor(self) -> int:

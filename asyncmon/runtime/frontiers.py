@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
-from asyncmon.checkpoint.stateful import StatefulObjects, has_state
+from asyncmon.checkpoint.stateful import has_state
 from asyncmon.data import Dataset, from_iterable
 from asyncmon.data.loaders import is_loader, is_shuffled, is_stateful_loader
 from asyncmon.runtime.channel import Channel
@@ -45,8 +45,8 @@ class Piped(Protocol):
 class Frontiers:
     """The frontiers of a session, over recoveries, and their names in checkpoints."""
 
-    def __init__(self, stateful: StatefulObjects, parts: DataParts) -> None:
-        self._stateful = stateful
+    def __init__(self, parts: DataParts) -> None:
+        self._stateful = parts.stateful
         self.parts = parts
         self.pipelines: list[Piped] = []
         """Called after each run."""

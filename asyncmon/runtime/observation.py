@@ -103,7 +103,7 @@ class Observers:
         self.raw: Any = None
         """The latest raw session, from its creation to the close."""
         self._last_step: int | None = None
-        self.under_way: list[Span] = []
+        self.open_spans: list[Span] = []
         """The spans that have not ended, observed or not, but those of runs and hooks."""
         self.epochs = EpochListeners()
         self._observers: tuple[Observer, ...] = ()
@@ -223,7 +223,7 @@ class _Scope:
     def __enter__(self) -> Span:
         observers, span = self._observers, self._span
         if span.kind not in _STEP_PATH:
-            observers.under_way.append(span)
+            observers.open_spans.append(span)
             self._before = enter(observers)
         called = self._called = observers._observers
         for observer in called:
@@ -240,7 +240,7 @@ class _Scope:
             span.ended = clock.monotonic()
         span.end_step, span.error = observers._step(), error
         if span.kind not in _STEP_PATH:
-            observers.under_way.remove(span)
+            observers.open_spans.remove(span)
             leave(observers, self._before)
         for observer in reversed(self._called):
             try:

@@ -25,7 +25,7 @@ from asyncmon.runtime.session_creators import SessionCreator
 from asyncmon.runtime.session_state import SessionState
 from asyncmon.runtime.stop.control import StopControl
 from asyncmon.runtime.stop.interrupt import CallScope
-from asyncmon.runtime.stop.process import process_shutdown
+from asyncmon.runtime.stop.process_end import process_shutdown
 from asyncmon.runtime.watch import RunWatch
 from asyncmon.system.cancellation import shielded
 from asyncmon.system.members import members_of, warn_of_misspelled

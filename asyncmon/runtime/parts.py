@@ -76,13 +76,13 @@ def session_parts(
     gate, sources = Gate(stops), OpenSources(stops)
     saves = Saves(observers, stops.scopes, stateful)
     opening = Opening(creator, found, stops, gate, stateful, saves, recovery, signals)
-    sessions = Recoverable(opening.create, recovery, stops, gate.lock, observers)
+    sessions = Recoverable(opening.create, recovery, stops, gate.lock, observers, stateful)
     observers.runs_here = partial(_runs_here, gate, observers)
     tasks = SessionTasks(sessions, stops, observers)
     of_data = DataParts(
-        sessions, stops, sources, found.can_save, saves.on_committed, tasks, peek_with_step
+        stateful, sessions, stops, sources, found.can_save, saves.on_committed, tasks, peek_with_step
     )
-    frontiers = Frontiers(stateful, of_data)
+    frontiers = Frontiers(of_data)
     sessions.on_open, opening.add_channel = frontiers.reopened, frontiers.add_channel
     watch = RunWatch(stops, sessions.progress, stops.describe)
     is_chief = members_of(CreatorMembers, creator).is_chief

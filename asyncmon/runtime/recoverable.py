@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
+from asyncmon.checkpoint.stateful import StatefulObjects
 from asyncmon.errors import CancelledError, RecoveredError, UnavailableError
 from asyncmon.runtime.coordinated import Coordinated, log_failed_close
 from asyncmon.runtime.observation import Observers
@@ -20,10 +21,13 @@ from asyncmon.runtime.stop.interrupt import CallScope, Kind
 from asyncmon.system.cancellation import shielded
 from asyncmon.system.error_groups import is_only
 from asyncmon.system.error_text import add_note, forget_frames, phrase, text_of
+from asyncmon.system.loop_budget import LoopBudget
 
 logger = logging.getLogger(__name__)
 
 A = TypeVar("A")
+
+_AWAITED_SECS = 0.05  # between two looks
 
 
 class Recoverable:
@@ -44,6 +48,7 @@ class Recoverable:
         stops: StopControl,
         lock: RunLock,
         observers: Observers,
+        stateful: StatefulObjects,
     ) -> None:
         if not isinstance(cast("object", policy), Recovery):
             raise TypeError(f"recovery must be a Recovery or None, got {policy!r}.")
@@ -61,6 +66,7 @@ class Recoverable:
         self._create = create
         self._stops = stops
         self._lock = lock
+        self._stateful = stateful
         self._failures = 0
         self._why = ""  # what the session recovers from
         self._failed_at: int | None = None  # the highest step that a failed run began at
@@ -93,6 +99,21 @@ class Recoverable:
     def step_of_data(self) -> int | None:
         """Return the global step; during a recovery, that before the interrupted run."""
         return self._observers.step if self.step_before is None else self.step_before
+
+    async def has_outlasted_run(self, task: asyncio.Task[Any] | None) -> bool:
+        """Wait for the end of a run that another task makes. Return whether there was one.
+
+        This returns early if code awaits the calling task: the run itself may wait for it.
+        """
+        caller, found = asyncio.current_task(), False
+        if task is None or task is caller or caller is None:
+            return False
+        await LoopBudget.of_running_loop().pause()  # a run may pause before it takes the lock
+        # A callback is all that shows that a task is awaited, and nothing announces a new one.
+        while self._lock.is_used_by(task) and not caller._callbacks:
+            found = True
+            await self._lock.wait_release(_AWAITED_SECS)
+        return found
 
     def progress(self) -> tuple[int | None, int]:
         """Return what changes with each run: the step, and the number of awaited runs."""
@@ -142,6 +163,9 @@ class Recoverable:
             else:
                 if locked and self._failures:
                     self._count_progress(session)
+                if locked and self._stateful.copying:
+                    # The caller may write to the data of this run, and a save still copies it.
+                    await self._stateful.wait_copied()
                 return result
             async with self._lock.held():  # a recovery replaces the session for all callers
                 if self.current is session:

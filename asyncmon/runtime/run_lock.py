@@ -18,13 +18,14 @@ class RunLock:
         scopes: of the session, in which the waiting callers are.
     """
 
-    __slots__ = ("_fair", "_scopes", "holder")
+    __slots__ = ("_fair", "_releases", "_scopes", "holder")
 
     def __init__(self, scopes: CallScopes) -> None:
         self._scopes = scopes
         self._fair = FairLock()
         self.holder: asyncio.Task[Any] | None = None
         """The task that holds the lock."""
+        self._releases: list[asyncio.Future[None]] = []
 
     def is_mine(self) -> bool:
         """Return whether the calling code is part of the run that holds the lock."""
@@ -61,6 +62,25 @@ class RunLock:
         """Pass the lock to the longest waiter."""
         self.holder = None
         self._fair.release()
+        if self._releases:
+            for waiter in self._releases:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    def is_used_by(self, task: asyncio.Task[Any]) -> bool:
+        """Return whether a task holds the lock, or waits for it or for the end of a pause."""
+        return self.holder is task or any(
+            scope.task is task and scope.kind in ("waiting", "pause") for scope in self._scopes.open
+        )
+
+    async def wait_release(self, secs: float) -> None:
+        """Wait until the lock is released, or for a number of seconds."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._releases.append(waiter)
+        try:
+            await asyncio.wait([waiter], timeout=secs)
+        finally:
+            self._releases.remove(waiter)
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:

@@ -14,8 +14,9 @@ from typing import Any, Protocol
 from asyncmon.checkpoint import SaveHandle, Saver
 from asyncmon.checkpoint.captured_state import CapturedState
 from asyncmon.checkpoint.directory import Directory
+from asyncmon.checkpoint.packing import Fingerprints, has_changed
 from asyncmon.checkpoint.saver import WhenBusy
-from asyncmon.checkpoint.stateful import Fingerprints, StatefulObjects, has_changed
+from asyncmon.checkpoint.stateful import StatefulObjects
 from asyncmon.errors import (
     PREEMPTION,
     CancelledError,

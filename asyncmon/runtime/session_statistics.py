@@ -90,7 +90,7 @@ class SessionStatistics:
     """The hooks in their order."""
     tasks: tuple[TaskStatistics, ...]
     timers: tuple[TimerStatistics, ...]
-    under_way: tuple[Span, ...]
+    open_spans: tuple[Span, ...]
     """Saves, restores, recoveries and so on that have not ended, without runs and hooks."""
     last_error: BaseException | None = None
     """The last error that a run has raised, while the session is open."""
@@ -155,7 +155,7 @@ class Statistics:
             hooks=hook_statistics(self._hooks),
             tasks=task_statistics([*self._tasks, *(coord._tasks.running if coord else ())]),
             timers=() if coord is None else timer_statistics(coord),
-            under_way=tuple(observers.under_way),
+            open_spans=tuple(observers.open_spans),
             last_error=self._watch.last_error,
             failed_saves=self._saves.failures,
             last_save_error=self._saves.last_error,
@@ -170,7 +170,7 @@ class Statistics:
         """Keep the present statistics, without the objects that they refer to: it is closed."""
         now = self.now()
         hooks = tuple(one._replace(hook=None) for one in now.hooks)
-        self._last = replace(now, hooks=hooks, tasks=(), timers=(), under_way=(), last_error=None)
+        self._last = replace(now, hooks=hooks, tasks=(), timers=(), open_spans=(), last_error=None)
 
 
 def last_step(hooks: tuple[Any, ...]) -> int | None:

@@ -25,7 +25,7 @@ from asyncmon.runtime.saves import Saves
 from asyncmon.runtime.session_manager import SessionManager
 from asyncmon.runtime.stop.deadline import SessionShutdown
 from asyncmon.runtime.stop.interrupt import CallScope, CallScopes
-from asyncmon.runtime.stop.process import process_shutdown
+from asyncmon.runtime.stop.process_end import process_shutdown
 from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.runtime.supervisor_services import EventOutput, order_save, read_state, start_services
 from asyncmon.system.cancellation import shielded

@@ -10,7 +10,7 @@ from typing import Any
 from asyncmon.runtime.gate import Gate
 from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.session_state import SessionState
-from asyncmon.runtime.stop.process import process_shutdown
+from asyncmon.runtime.stop.process_end import process_shutdown
 from asyncmon.system.error_text import calling_line
 
 logger = logging.getLogger(__name__)

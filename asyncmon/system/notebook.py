@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import html
 import importlib
+import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
 E = TypeVar("E", bound=Exception)
@@ -76,6 +78,20 @@ def html_table(headings: Sequence[str], rows: Iterable[Sequence[object]], captio
         f"<tr>{''.join(f'<td>{html.escape(str(one))}</td>' for one in row)}</tr>" for row in rows
     )
     return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def checkpoint_table(checkpoints: Iterable[tuple[str, float | None]]) -> str:
+    """Return checkpoints and their times in seconds since 1970 as a table, the newest first."""
+    rows = [
+        (
+            path,
+            ""
+            if secs is None or math.isinf(secs)
+            else f"{datetime.fromtimestamp(secs).astimezone():%Y-%m-%d %H:%M:%S}",
+        )
+        for path, secs in reversed(list(checkpoints))
+    ]
+    return html_table(("checkpoint", "saved"), rows)
 
 
 def progress_bar(step: int, last_step: int | None, text: str) -> str:

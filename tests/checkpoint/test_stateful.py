@@ -12,7 +12,7 @@ import pytest
 
 from asyncmon.checkpoint import Saver, load_checkpoint
 from asyncmon.checkpoint.manifest import Manifest
-from asyncmon.checkpoint.stateful import pack, unpack
+from asyncmon.checkpoint.packing import pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -195,3 +195,27 @@ def test_wrong_objects_are_refused() -> None:
     saver.add_stateful("x", Source(1))
     with pytest.raises(ValueError, match="another object of the name 'x'"):
         saver.add_stateful("x", Source(2))
+
+
+def test_long_bytes_are_stored_as_an_array_and_come_back_as_bytes() -> None:
+    state = {"short": b"x" * 10, "long": bytes(range(256)) * 100}
+    packed, arrays = pack("one", state)
+    assert [array.nbytes for array in arrays.values()] == [25_600]
+    assert unpack(packed, arrays) == state
+
+
+@pytest.mark.parametrize("number", [1, 0.5, float("inf"), 1 << 62])
+def test_long_lists_of_numbers_are_stored_as_arrays_and_come_back_as_lists(number: Any) -> None:
+    state = {"list": [number] * 1000, "tuple": (number,) * 1000}
+    packed, arrays = pack("one", state)
+    assert len(arrays) == 2
+    back = unpack(packed, arrays)
+    assert back == state
+    assert type(back["list"][0]) is type(number)
+
+
+@pytest.mark.parametrize("numbers", [[1, 0.5] * 500, [True] * 1000, [1 << 70] * 1000])
+def test_long_lists_of_other_values_come_back_as_they_were(numbers: Any) -> None:
+    packed, arrays = pack("one", numbers)
+    assert not arrays
+    assert [*map(repr, unpack(packed, arrays))] == [*map(repr, numbers)]

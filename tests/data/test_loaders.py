@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 import asyncmon as am
-from asyncmon.checkpoint.stateful import pack, unpack
+from asyncmon.checkpoint.packing import pack, unpack
 from asyncmon.programs import FunctionProgram
 from asyncmon.programs.torch import TorchProgram
 

@@ -227,3 +227,53 @@ async def test_wrong_arguments_are_refused() -> None:
         ReplayBuffer(3).batches(2, least=4)
     with pytest.raises(ValueError, match="no priorities"):
         filled(1).update([0], [1.0])
+
+
+@pytest.mark.parametrize("sampling", ["uniform", "prioritised"])
+async def test_loaded_items_are_those_of_the_state_before_and_after_changes(sampling: Any) -> None:
+    """Items that were loaded are copied one segment at a time, when they are drawn or replaced."""
+    size = 1 << 17  # of numbers: an item has 1 MB, a segment 4 items
+    buffer = ReplayBuffer(20, seed=1, sampling=sampling)
+    for number in range(16):
+        buffer.add(np.full(size, number, np.float64))
+    loaded = ReplayBuffer(20, sampling=sampling)
+    loaded.load_state_dict(buffer.state_dict())
+    again = ReplayBuffer(20, sampling=sampling)
+    again.load_state_dict(loaded.state_dict())  # before any copy
+    for one in (buffer, loaded, again):
+        for number in range(16, 26):
+            one.add(np.full(size, number, np.float64))
+    first = [each.sample(8) for each in (buffer, loaded, again)]
+    for batch, indices, _ in first:
+        np.testing.assert_array_equal(batch[:, 0], indices)
+        np.testing.assert_array_equal(indices, first[0].indices)
+
+
+async def test_state_of_loaded_items_keeps_them_when_they_are_replaced() -> None:
+    loaded = ReplayBuffer(4)
+    loaded.load_state_dict(filled(4, 4).state_dict())
+    state = loaded.state_dict()
+    for number in range(10, 14):
+        loaded.add(item(number))
+    back = ReplayBuffer(4)
+    back.load_state_dict(state)
+    assert sorted(set(back.sample(100).batch["x"][:, 0].tolist())) == [0, 1, 2, 3]
+
+
+async def test_first_batch_after_a_load_is_that_of_the_saved_buffer() -> None:
+    saved = filled(7)
+    loaded = ReplayBuffer(10)
+    loaded.load_state_dict(saved.state_dict())
+    one, other = await anext(saved.batches(4)), await anext(loaded.batches(4))
+    np.testing.assert_array_equal(one.batch["x"], other.batch["x"])
+    np.testing.assert_array_equal(one.indices, other.indices)
+
+
+async def test_draws_do_not_change_what_a_save_of_the_batches_has() -> None:
+    buffer = filled(4)
+    batches = buffer.batches(2)
+    before = batches.revision
+    await anext(batches)
+    assert batches.revision == before
+    buffer.add(item(4))
+    assert batches.revision > before

@@ -216,3 +216,26 @@ async def test_nothing_is_saved_after_a_veto(tmp_path: Path, caplog: pytest.LogC
     assert [path.rpartition("-")[2] for path in saver.last_checkpoints] == ["0"]
     reader = await load_checkpoint(tmp_path)
     assert reader.facts.step == 0
+
+
+async def test_the_last_state_is_saved_once_if_it_is_evaluated_at_the_end(tmp_path: Path) -> None:
+    saved: list[int] = []
+
+    class Saved(CheckpointSaverListener):
+        async def after_save(self, session: Any, global_step_value: int) -> None:
+            saved.append(global_step_value)
+
+    evaluation = EvalHook("test", every_steps=5)
+    saver = Saver(keep_best=KeepBest("score", k=2, mode="max"))
+    hook = CheckpointSaverHook(
+        tmp_path, saver=saver, metrics=evaluation, save_steps=100, listeners=[Saved()]
+    )
+    creator = ChiefSessionCreator(program=program(2.5), checkpoint_dir=tmp_path)
+    async with MonitoredSession(creator, [evaluation, hook]) as sess:
+        for _ in range(10):
+            await sess.run("train")
+    assert saved == [0, 5, 10]
+    async with await load_checkpoint(str(tmp_path)) as reader:
+        states = await reader.states()
+    [state] = [state for state in states.values() if "is_owed" in state]
+    assert state == {"is_owed": False, "step": 10}

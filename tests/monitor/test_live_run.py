@@ -314,7 +314,7 @@ async def test_a_save_under_way_is_shown(tmp_path: Path) -> None:
         found = []
         while not save.done():
             await asyncio.sleep(0)
-            found += [span for span in sess.statistics().under_way if span.kind == "save"]
+            found += [span for span in sess.statistics().open_spans if span.kind == "save"]
         assert {(span.name, span.attributes["step"]) for span in found} == {
             (f"{tmp_path}/model.ckpt-1", 1)
         }

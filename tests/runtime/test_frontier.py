@@ -14,7 +14,7 @@ import pytest
 
 import asyncmon as am
 from asyncmon.checkpoint import Saver, load_checkpoint
-from asyncmon.checkpoint.stateful import has_changed
+from asyncmon.checkpoint.packing import has_changed
 from asyncmon.data import Dataset, from_iterable
 from asyncmon.errors import RecoveredError
 from asyncmon.programs import FunctionProgram

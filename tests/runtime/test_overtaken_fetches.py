@@ -93,6 +93,75 @@ async def test_what_a_recovery_overtakes_is_read_again(tmp_path: Path, source: s
         assert (await sess.peek("counts")).tolist() == [1] * COUNT
 
 
+@pytest.mark.parametrize("source", ["dataset", "mapped", "pipeline", "channel"])
+async def test_end_fetched_beside_a_run_that_loses_steps_is_no_end(tmp_path: Path, source: str) -> None:
+    """The double buffer finds the end beside the last step, which fails and loses the one before."""
+
+    async def same(element: int) -> int:
+        return element
+
+    async with session(tmp_path, FailAfterCommit(COUNT), save_steps=3) as sess:
+        elements: Any = sess.iterate(from_iterable(range(COUNT)))
+        if source == "mapped":
+            elements = sess.iterate(from_iterable(list(range(COUNT))).map(same, concurrency=2))
+        elif source == "pipeline":
+            elements = aiter(sess.produce(range(COUNT), same, workers=1, depth=2))
+        elif source == "channel":
+            channel = sess.coord.channel(COUNT)
+            for number in range(COUNT):
+                await channel.send(number)
+            channel.close()
+            elements = sess.iterate(channel)
+        element = await anext(elements, None)
+        while element is not None:
+            following = asyncio.create_task(anext(elements, None))
+            x = element.value if source == "pipeline" else element
+            await sess.run("use", {"x": x})
+            element = await following
+        assert sess.statistics().recoveries == 1
+        assert (await sess.peek("counts")).tolist() == [1] * COUNT
+
+
+async def test_pass_whose_end_was_fetched_beside_its_last_run_does_not_begin_again(
+    tmp_path: Path,
+) -> None:
+    """The process ends after the save of the last step, before the body gets the end."""
+
+    class Crash(Exception):
+        pass
+
+    async def train() -> None:
+        async with session(tmp_path, save_steps=1) as sess:
+            elements = sess.iterate(from_iterable(range(COUNT)))
+            element = await anext(elements)
+            for _ in range(COUNT):
+                following = asyncio.create_task(anext(elements, COUNT))
+                await sess.run("use", {"x": element})
+                if sess.global_step == COUNT:
+                    raise Crash
+                element = await following
+
+    with pytest.raises(Crash):
+        await train()
+    async with session(tmp_path) as sess:
+        assert [one async for one in sess.iterate(from_iterable(range(COUNT)))] == []
+
+
+async def test_step_that_awaits_the_end_of_the_data_gets_it(tmp_path: Path) -> None:
+    async with session(tmp_path) as sess:
+        elements = sess.iterate(from_iterable(range(1)))
+        first = await anext(elements)
+        following = asyncio.create_task(anext(elements, None))
+
+        async def step(context: Any) -> Any:
+            await asyncio.sleep(1)
+            assert await following is None
+            return await context.session.run("use", {"x": first})
+
+        await sess.run_step_fn(step)
+        assert (await sess.peek("counts")).tolist() == [1, 0, 0, 0]
+
+
 async def test_pipeline_ends_after_an_end_that_a_recovery_overtakes(tmp_path: Path) -> None:
     """The reader finds the end after the move, when the body waits for a batch already."""
     gate = asyncio.Event()

@@ -241,7 +241,7 @@ async def test_a_closed_session_stays_readable(tmp_path: Path) -> None:
     assert (found.state, found.step, found.last_step) == (SessionState.CLOSED, 1, 9)
     assert [(one.label, one.priority, one.output_dir) for one in found.hooks] == open_hooks
     assert {one.hook for one in found.hooks} == {None}
-    assert (found.tasks, found.timers, found.under_way) == ((), (), ())
+    assert (found.tasks, found.timers, found.open_spans) == ((), (), ())
     assert await sess.queues() == ()
     assert sess.last_results == {"loss": 1.0}
     assert "CheckpointSaverHook" in sess._repr_html_()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from asyncmon.checkpoint import Saver, load_checkpoint
-from asyncmon.data import Dataset, from_iterable
+from asyncmon.data import Dataset, ReplayBuffer, from_iterable
 from asyncmon.errors import AbortedError
 from asyncmon.hooks import CheckpointSaverHook, CheckpointSaverListener
 from asyncmon.runtime import MonitoredSession, Scaffold, SessionRunHook
@@ -266,3 +266,32 @@ async def test_a_session_needs_no_weak_references(tmp_path: Path) -> None:
         await Saver(allow_empty=True).restore(sess, path)
         assert counting.runs == 1
     await Saver(allow_empty=True).save(Slotted(), tmp_path / "bare.ckpt", 0)
+
+
+async def test_last_save_has_the_items_and_priorities_set_after_the_last_step(
+    world: World, tmp_path: Path
+) -> None:
+    """The saves come at each step, and the buffer changes once more before the end."""
+    buffer = ReplayBuffer(10, sampling="prioritised", seed=1)
+    buffer.add(0.0)
+    saved: list[int] = []
+
+    class Saved(CheckpointSaverListener):
+        async def after_save(self, session: Any, global_step_value: int) -> None:
+            saved.append(global_step_value)
+
+    hook = CheckpointSaverHook(tmp_path, save_steps=1, listeners=[Saved()])
+    creator = world.creator(scaffold=Scaffold(program=world.program), checkpoint_dir=tmp_path)
+    async with MonitoredSession(creator, [hook]) as sess:
+        samples = sess.iterate(buffer.batches(1))
+        _, indices, _ = await anext(samples)
+        await sess.run(world.train, world.feed(1.0))
+        buffer.add(1.0)
+        buffer.update(indices, [0.25])
+    assert saved == [0, 1, 1]
+    again = ReplayBuffer(10, sampling="prioritised")
+    creator = world.creator(scaffold=Scaffold(program=world.program), checkpoint_dir=tmp_path)
+    async with MonitoredSession(creator) as sess:
+        sess.iterate(again.batches(1))
+        assert len(again) == 2
+        assert again.state_dict()["priorities"].tolist() == [0.25, 1.0]

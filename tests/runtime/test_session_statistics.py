@@ -414,7 +414,7 @@ async def test_what_is_under_way_and_recoveries() -> None:
 
     class Looking(SessionRunHook):
         async def after_create_session(self, session: Any, coord: Any) -> None:
-            seen.append([span.kind for span in sess.statistics().under_way])
+            seen.append([span.kind for span in sess.statistics().open_spans])
 
     sess = MonitoredSession(ScriptedCreator(*raws), [Looking()])
     async with sess:

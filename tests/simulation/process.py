@@ -10,7 +10,7 @@ from math import inf
 from typing import Any
 
 from asyncmon.graph.core.graph import Graph
-from asyncmon.runtime.stop.process import ProcessShutdown, process_shutdown
+from asyncmon.runtime.stop.process_end import ProcessShutdown, process_shutdown
 from asyncmon.session_config import default_inline_ms
 from asyncmon.system.background_worker import new_worker
 from asyncmon.system.clock import thread_clock

@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from asyncmon.errors import AbortedError
+from asyncmon.errors import AbortedError, FailedPreconditionError
 from asyncmon.graph.execution.memory import Arena
 from asyncmon.graph.execution.plan import Plan, Program
 from asyncmon.graph.execution.program import Instruction, Registers, execute
 from asyncmon.graph.execution.run import Run, apply_options
+from asyncmon.graph.execution.run_kernels import around_runs
 from asyncmon.graph.execution.state import Pin, StateStore
-from asyncmon.graph.execution.threads import Threads, around_runs
 from asyncmon.graph.execution.update import commit
-from asyncmon.graph.numerics.parallel import thread_clock, wall_clock
+from asyncmon.graph.numerics.parallel import CORES, Team, thread_clock, using_team, wall_clock
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.session_config import SessionConfig
 from asyncmon.system.cancellation import completed, outlast
@@ -28,6 +28,7 @@ from asyncmon.system.cost import CostModel
 from asyncmon.system.fair_lock import FairLock
 from asyncmon.system.inside_step import awaits, inside_step
 from asyncmon.system.loop_budget import LoopBudget
+from asyncmon.system.session_threads import SessionThreads
 
 T = TypeVar("T")
 
@@ -58,7 +59,10 @@ class Executor:
         self._budget: LoopBudget
         self._lock = FairLock()
         self._holder: Run | None = None
-        self.threads = Threads(config)
+        self._team = Team((config.intra_op_parallelism_threads or CORES) - 1, "asyncmon-session-help")
+        workers = config.inter_op_parallelism_threads or config.workers
+        around = partial(using_team, self._team)
+        self.threads = SessionThreads(workers, FailedPreconditionError, around)
         self._runs: set[Run] = set()
         self._busy = 0  # workers that may be in a commit
         self._arenas = deque[Arena](maxlen=_ARENAS)  # free ones
@@ -278,6 +282,7 @@ class Executor:
             cancelled = await outlast(self._ended) or cancelled
         if only is None:
             self.threads.close()
+            self._team.close()
         resources.clear()
         try:
             if cancelled is not None:

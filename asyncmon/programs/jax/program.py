@@ -11,7 +11,7 @@ import numpy as np
 
 from asyncmon.programs.jax.session import JaxSession
 from asyncmon.programs.jax.state import declared
-from asyncmon.programs.named_program import NamedProgram
+from asyncmon.programs.named_program import StepsProgram
 from asyncmon.programs.process_group import (
     DifferentRunsError,
     ProcessGroupHook,
@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @final
-class JaxProgram(NamedProgram):
+class JaxProgram(StepsProgram):
     """Named, jitted steps over a pytree of arrays.
 
     ``await sess.run("train", {"batch": b})`` calls ``train(state, batch=b)``, which returns the next

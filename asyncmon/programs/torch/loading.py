@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.optim.lr_scheduler import LRScheduler
 
-from asyncmon.checkpoint.stateful import unpack
+from asyncmon.checkpoint.packing import unpack
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.programs.torch.sharding import Shard, as_dtensor, is_dtensor, is_sharded, own_shard
 from asyncmon.programs.torch.state import (

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar, final, overload
 
 from torch.nn import Module
 
-from asyncmon.programs.named_program import NamedProgram
+from asyncmon.programs.named_program import StepsProgram
 from asyncmon.programs.steps import Step
 from asyncmon.programs.torch.loading import Optimizers
 from asyncmon.programs.torch.ranks import RanksHook, is_first_rank, ranks_hook
@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @final
-class TorchProgram(NamedProgram):
+class TorchProgram(StepsProgram):
     """Named steps over torch objects: modules, optimizers, schedulers, scalers, generators, tensors.
 
     ``await sess.run("train", {"batch": b})`` calls ``train(state, batch=b)``, where ``state`` has the

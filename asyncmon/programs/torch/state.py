@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from asyncmon.checkpoint.dtypes import element_named, numpy_dtype
-from asyncmon.checkpoint.stateful import pack
+from asyncmon.checkpoint.packing import pack_json
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.programs.torch.sharding import is_sharded, local
 
@@ -157,8 +157,7 @@ def flatten(name: str, state: Mapping[str, Any]) -> Flat:
     if all(isinstance(value, torch.Tensor) for value in state.values()):
         return Flat({f"{name}/{key}": value.detach() for key, value in state.items()}, None)
     tensors: Tensors = {}
-    packed, _ = pack(name, _without_tensors(state, name, tensors))
-    return Flat(tensors, packed)
+    return Flat(tensors, pack_json(name, _without_tensors(state, name, tensors)))
 
 
 def _without_tensors(value: Any, place: str, tensors: Tensors) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from asyncmon.checkpoint.packing import own_containers
 from asyncmon.runtime.channel import Channel
 from asyncmon.runtime.commits import Commits
 from asyncmon.runtime.data_iterator import DataIterator
@@ -143,11 +144,16 @@ class Pipeline:
                     at = self._versions.now + work.stride * len(runners)
                     work.asked_at = at if is_own else max(at, work.next_at)
                     self._begin()
+                    if self._parts.stateful.copying:  # the body may write to the results
+                        await self._parts.stateful.wait_copied()
+                        continue
                     is_last = self._reads_no_more() and work.is_finished
                     batch = work.take(size, work.asked_at, is_last and not drop_remainder)
                     if batch is not None:
                         break
                     if is_last and work.is_finished and not (work.entries and not drop_remainder):
+                        if await self._parts.recoveries.has_outlasted_run(task):
+                            continue
                         work.drop_rest()
                         self._workers.rest()
                         raise StopAsyncIteration
@@ -360,7 +366,7 @@ class Pipeline:
     @property
     def revision(self) -> int:
         """See ``StatefulMembers.revision``."""
-        return self._changes
+        return self._changes + self.frontier.revision
 
     async def wait_commit(self) -> None:
         """Wait for the commit of a checkpoint that has the present state of the pipeline.
@@ -376,6 +382,10 @@ class Pipeline:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position, the outstanding elements and, if they are kept, results and elements."""
+        return self.later_state()()
+
+    def later_state(self) -> Callable[[], dict[str, Any]]:
+        """See ``StatefulMembers.later_state``. No result is delivered before the copies are made."""
         frontier = self.frontier
         total = None if self._is_live else self._total
         state = {**frontier.state_dict(), "total": total}
@@ -383,15 +393,20 @@ class Pipeline:
         self._commits.captured(state["step"], state["taken"], outstanding)
         if self._options.keep == "results":
             items = [item for item in self._work.entries.values() if not item._missing]
-            items += [item for number, item in self._out.items() if number in outstanding]
-            results = {item.ordinal: (item.version, item.value) for item in items if item.error is None}
+            results = {i.ordinal: (i.version, i.value) for i in items if i.error is None}
+            results |= {
+                number: (item.version, own_containers(item.value))
+                for number, item in self._out.items()
+                if number in outstanding and item.error is None
+            }
             results |= self._kept
             state["results"] = {str(n): [version, value] for n, (version, value) in results.items()}
             state["group"] = self._options.group
         if self._reads_once:
-            state["elements"] = {str(n): self._retained[n] for n in sorted(outstanding)}
+            elements = {str(n): own_containers(self._retained[n]) for n in sorted(outstanding)}
+            state["elements"] = elements  # calls have them
             self._retained = self._commits.still_needed(self._retained)
-        return state
+        return lambda: state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Move to a saved position, unless a recovery has lost no step: then calls continue."""

@@ -15,7 +15,7 @@ from asyncmon.errors import CancelledError, DeadlineExceededError, StepTimeoutEr
 from asyncmon.runtime.stop.deadline import SessionShutdown, Stage
 from asyncmon.runtime.stop.error_log import ErrorLog
 from asyncmon.runtime.stop.interrupt import RUNS, CallScope, CallScopes, Kind
-from asyncmon.runtime.stop.process import process_shutdown
+from asyncmon.runtime.stop.process_end import process_shutdown
 from asyncmon.runtime.stop.stop import Cause, RefusedRunError, SessionClosedError, Stop, StopEvent
 from asyncmon.system.cancellation import current_task
 from asyncmon.system.error_groups import is_only

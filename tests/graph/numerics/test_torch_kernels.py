@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asyncmon import graph as g
-from asyncmon.graph.execution import threads
+from asyncmon.graph.execution import run_kernels
 from asyncmon.graph.nn import conv, pool
 from asyncmon.graph.numerics import kernels as wrappers
 from asyncmon.graph.numerics.parallel import split_products
@@ -158,15 +158,15 @@ def test_auto_takes_torch_for_large_runs_if_it_is_installed(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    threads._log_once.cache_clear()
+    run_kernels._log_once.cache_clear()
     for _ in range(2):
-        light, heavy = threads.around_runs(SessionConfig(kernels="auto"))
+        light, heavy = run_kernels.around_runs(SessionConfig(kernels="auto"))
         assert light is None
         with heavy():
             assert wrappers._local.kernels is KERNELS
     assert len([one for one in caplog.messages if one.startswith("kernels='auto'")]) == 1
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert threads.around_runs(SessionConfig(kernels="auto")) == (None, split_products)
+    assert run_kernels.around_runs(SessionConfig(kernels="auto")) == (None, split_products)
 
 
 @pytest.mark.asyncio

@@ -11,7 +11,7 @@ import pytest
 
 from asyncmon.runtime import MonitoredSession
 from asyncmon.runtime.stop.deadline import SessionShutdown, Stage
-from asyncmon.runtime.stop.process import ProcessShutdown, process_shutdown
+from asyncmon.runtime.stop.process_end import ProcessShutdown, process_shutdown
 from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.system.leavable import Leavable
 from asyncmon.testing import ScriptedCreator, ScriptedSession

@@ -14,7 +14,7 @@ from asyncmon.errors import CancelledError, DeadlineExceededError
 from asyncmon.programs import FunctionProgram
 from asyncmon.runtime import ChiefSessionCreator, MonitoredSession, SessionRunHook
 from asyncmon.runtime.stop.deadline import SessionShutdown, Stage
-from asyncmon.runtime.stop.process import process_shutdown
+from asyncmon.runtime.stop.process_end import process_shutdown
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, assert_nothing_left_behind
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from asyncmon.runtime.stop.process import ProcessShutdown
+from asyncmon.runtime.stop.process_end import ProcessShutdown
 from asyncmon.testing import RecordingHook
 
 if TYPE_CHECKING:

@@ -1,68 +1,39 @@
-"""The threads of a session."""
+"""The threads of a session: one for its steps, and others beside them."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 import os
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from functools import cache, partial
-from importlib import import_module
-from importlib.util import find_spec
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
-from asyncmon.errors import FailedPreconditionError
-from asyncmon.graph.numerics.blas import single_threaded_blas
-from asyncmon.graph.numerics.parallel import CORES, Team, split_products, using_team
-from asyncmon.session_config import SessionConfig
 from asyncmon.system.daemon_executor import DaemonExecutor
-
-logger = logging.getLogger(__name__)
-
-Context = Callable[[], AbstractContextManager[None]]
 
 T = TypeVar("T")
 
 
-def around_runs(config: SessionConfig) -> tuple[Context | None, Context]:
-    """Return the context managers of a run's computation, without and with large products.
+class SessionThreads:
+    """A worker for steps, and a pool for other calls. Started on demand.
 
-    Raises:
-        ImportError: the config selects torch's kernels, and torch is not installed.
+    Args:
+        workers: the most threads of the pool.
+        refusal: makes the error of a step after one that was abandoned.
+        around: makes a context manager that each call is in.
     """
-    threads = config.intra_op_parallelism_threads
-    light = single_threaded_blas if threads else None  # else BLAS may use more threads than the session
-    is_auto = config.kernels == "auto"
-    if config.kernels == "numpy" or (is_auto and find_spec("torch") is None):
-        return light, split_products
-    try:
-        kernels = import_module("asyncmon.graph.numerics.torch_kernels")
-    except ImportError as error:
-        raise ImportError("kernels='torch' needs PyTorch: pip install 'asyncmon[torch]'") from error
-    around = partial(kernels.torch_kernels, threads or CORES)
-    if is_auto:
-        _log_once("kernels='auto': runs with large products or convolutions use PyTorch's kernels.")
-        return light, around
-    return around, around
 
-
-@cache
-def _log_once(text: str) -> None:
-    logger.info(text)
-
-
-class Threads:
-    """A worker for steps, a pool for other calls, and a team that helps both. Started on demand."""
-
-    def __init__(self, config: SessionConfig) -> None:
-        self._workers = config.inter_op_parallelism_threads or config.workers
+    def __init__(
+        self,
+        workers: int,
+        refusal: Callable[[str], Exception],
+        around: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self._workers, self._refusal, self._around = workers, refusal, around
         self._process = os.getpid()
         self._worker: DaemonExecutor | None = None
         self._pool: DaemonExecutor | None = None
-        self.team = Team((config.intra_op_parallelism_threads or CORES) - 1, "asyncmon-session-help")
         self._running: set[asyncio.Future[Any]] = set()
         self._computing: dict[int, None] = {}
         self.abandoned = False
@@ -73,10 +44,10 @@ class Threads:
 
         Raises:
             RuntimeError: the session was created in another process.
-            FailedPreconditionError: a step, and an earlier one was abandoned in its thread.
+            Exception: a step, and an earlier one was abandoned in its thread: ``refusal``.
         """
         if step and self.abandoned:
-            raise FailedPreconditionError(
+            raise self._refusal(
                 "An earlier step is still computing in its thread, after a stop that did not wait for "
                 "it any longer: the session makes no further step. Restore its last checkpoint in a "
                 "new process."
@@ -91,7 +62,7 @@ class Threads:
         else:
             executor = self._pool = self._pool or DaemonExecutor("asyncmon-session", self._workers)
         context = contextvars.copy_context()
-        future = executor.start(context.run, self._with_team, function)
+        future = executor.start(context.run, self._call, function)
         self._running.add(future)
         future.add_done_callback(self._running.discard)
         return future
@@ -116,13 +87,12 @@ class Threads:
         for executor in filter(None, (self._worker, self._pool)):
             executor.shutdown()
         self._pool = self._worker = None
-        self.team.close()
 
-    def _with_team(self, function: Callable[[], T]) -> T:
+    def _call(self, function: Callable[[], T]) -> T:
         ident = threading.get_ident()
         self._computing[ident] = None
         try:
-            with using_team(self.team):
+            with self._around():
                 return function()
         finally:
             del self._computing[ident]
