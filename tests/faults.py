@@ -173,8 +173,8 @@ class FaultyCreator:
             await close()
             faults.reach("close")
 
-        raw.run, raw.close = faulty_run, faulty_close  # type: ignore[method-assign]
-        raw.snapshot = raw.snapshot_to_write = faulty_snapshot  # type: ignore[method-assign]
+        raw.run, raw.close = faulty_run, faulty_close  # type: ignore[method-assign]  # the fault
+        raw.snapshot = raw.snapshot_to_write = faulty_snapshot  # type: ignore[method-assign]  # the fault
         faults.reach("restored")
         return raw
 

@@ -201,7 +201,7 @@ def test_best_is_the_greatest_if_so_configured_and_the_newer_of_equals() -> None
     with pytest.raises(ValueError, match="'min' or 'max'"):
         KeepBest("m", mode="up")  # type: ignore[arg-type] # refused
     with pytest.raises(ValueError, match=r"max_to_keep is a number of checkpoints, .* got 2\.5"):
-        Retention(2.5, 0, 0)  # type: ignore[arg-type]
+        Retention(2.5, 0, 0)  # type: ignore[arg-type]  # refused
 
 
 def test_the_newest_is_never_among_those_to_be_deleted() -> None:

@@ -88,7 +88,7 @@ async def test_interleaved_datasets_may_be_opened_asynchronously() -> None:
 
 
 async def test_what_is_no_dataset_cannot_be_interleaved() -> None:
-    data = from_iterable([1, 2]).interleave(lambda number: number, cycle_length=2)  # type: ignore[arg-type, return-value]
+    data = from_iterable([1, 2]).interleave(lambda number: number, cycle_length=2)
     with pytest.raises(TypeError, match="needs an iterable"):
         await anext(aiter(data))
 

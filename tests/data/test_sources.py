@@ -82,7 +82,7 @@ async def test_what_is_no_iterable_is_refused() -> None:
     with pytest.raises(TypeError, match="a string is no data"):
         from_iterable("file.txt")
     with pytest.raises(TypeError, match="expected to return an iterable"):
-        await anext(aiter(from_iterable(lambda: 3)))  # type: ignore[arg-type, return-value]
+        await anext(aiter(from_iterable(lambda: 3)))  # type: ignore[arg-type, return-value]  # refused
 
 
 async def test_a_function_is_called_for_every_pass_and_an_iterator_can_be_read_once() -> None:
@@ -256,7 +256,7 @@ async def test_a_source_that_ignores_its_cancellation_is_left_behind_and_named(
         yield 1
 
     data = from_iterable(stubborn)
-    waiting = asyncio.ensure_future(anext(aiter(data)))  # type: ignore[arg-type]  # a coroutine
+    waiting = asyncio.ensure_future(anext(aiter(data)))  # a coroutine
     await wait_all_tasks_blocked()
     waiting.cancel()
     await asyncio.wait([waiting])

@@ -422,11 +422,11 @@ async def test_a_chief_recovers_during_a_snapshot_and_ends_well(
         def _delay(self, channel: Any) -> None:
             deliver, close, closed = channel.call, channel.close, asyncio.Event()
 
-            async def delayed(request: Message, timeout: float) -> Message:
+            async def delayed(request: Message, timeout: float) -> Any:
                 if Decoder(request).content.get("job") == "snapshot" and not reached.is_set():
                     reached.set()
                     await closed.wait()
-                return await deliver(request, timeout)  # type: ignore[no-any-return]
+                return await deliver(request, timeout)
 
             async def close_after() -> None:
                 await close()
@@ -461,14 +461,14 @@ def cut_off(
     def cut(channel: Any) -> None:
         deliver = channel.call
 
-        async def call(message: Message, timeout: float) -> Message:
+        async def call(message: Message, timeout: float) -> Any:
             content = Decoder(message).content
             request = content["request"] if content["do"] == "cluster_run" else {"method": None}
             is_cut = request["method"] == method and request.get("name", "").startswith(name)
             if is_cut and asyncio.get_running_loop().time() < end:
                 failed.append(method)
                 raise error("cut off")
-            return await deliver(message, timeout)  # type: ignore[no-any-return]
+            return await deliver(message, timeout)
 
         channel.call = call
 

@@ -327,7 +327,7 @@ async def test_a_snapshot_that_fails_at_a_lost_server_does_not_wait_for_the_othe
         lost.call, late.call = cut, delayed  # type: ignore[method-assign]  # the network's faults
         with pytest.raises(errors.UnavailableError, match="The connection broke"):
             await sess.snapshot()
-        lost.call, late.call = carry, deliver  # type: ignore[method-assign]
+        lost.call, late.call = carry, deliver  # type: ignore[method-assign]  # likewise
         await sess.run(step)
         assert await sess.run(parts) == [1.0, 1.0]
 
@@ -380,11 +380,11 @@ async def test_a_snapshot_is_aborted_if_the_session_is_closed_first(start: Start
         async def closed(request: Message, timeout: float) -> Message:
             if Decoder(request).content.get("job") != "snapshot":
                 return await deliver(request, timeout)
-            channel.call = deliver  # type: ignore[method-assign]
+            channel.call = deliver  # type: ignore[method-assign]  # likewise
             await chief.close()
             return await deliver(request, timeout)
 
-        channel.call = closed  # type: ignore[method-assign]
+        channel.call = closed  # type: ignore[method-assign]  # the fault
         with pytest.raises(errors.AbortedError), await chief.snapshot():
             pass
         await chief.close()

@@ -280,7 +280,7 @@ async def test_the_names_of_containers_are_checked_by_the_server() -> None:
         with pytest.raises(
             errors.InvalidArgumentError, match=r"Expected `str`, got `int` - at `\$\.containers"
         ):
-            await graph.Session.reset(server.target, [5], rpc_config())  # type: ignore[list-item]
+            await graph.Session.reset(server.target, [5], rpc_config())  # type: ignore[list-item]  # refused
 
 
 # --- devices ------------------------------------------------------------------------------------------

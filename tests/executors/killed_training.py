@@ -52,7 +52,7 @@ async def served(made: Any, port: int) -> AsyncIterator[None]:
         made.app(token=TOKEN, lease_secs=0.5), port=port, lifespan="off", log_config=None
     )
     server = uvicorn.Server(config)
-    server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
+    server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]  # its own signals stay
     serving = asyncio.create_task(server.serve())
     try:
         yield

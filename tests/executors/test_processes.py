@@ -217,7 +217,7 @@ async def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="is inside of a function, and a child process cannot"):
         ProcessExecutor(inside)
     with pytest.raises(TypeError, match="takes a function of a module, got 'double'"):
-        ProcessExecutor("double")  # type: ignore[arg-type]
+        ProcessExecutor("double")  # type: ignore[arg-type]  # refused
     with pytest.raises(ValueError, match="must be 1 or more, got 0"):
         ProcessExecutor(calls.double, 0)
 

@@ -580,7 +580,7 @@ async def test_a_hook_whose_listener_fails_is_taken_out_at_the_next_save_if_so_c
 
 
 class PlainListener(CheckpointSaverListener):
-    def after_save(self, session: Session, global_step_value: int) -> None:  # type: ignore[override]
+    def after_save(self, session: Session, global_step_value: int) -> None:  # type: ignore[override]  # plain, as in TF1
         """As in TF1, where no caller awaits it."""
 
 

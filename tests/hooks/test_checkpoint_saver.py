@@ -103,7 +103,7 @@ async def test_two_savers_in_the_collection_are_too_many_hk_ckpt_1(tmp_path: Pat
         hook = CheckpointSaverHook(tmp_path, save_steps=1)
         await hook.begin()
         with pytest.raises(RuntimeError, match="More than one item in collection savers"):
-            await hook.after_create_session(ScriptedSession(), None)  # type: ignore[arg-type]
+            await hook.after_create_session(ScriptedSession(), None)  # type: ignore[arg-type]  # refused
         await hook.cleanup(None)
 
 

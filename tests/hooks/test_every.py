@@ -154,7 +154,7 @@ async def test_one_positive_period_is_needed(arguments: dict[str, Any]) -> None:
 
 async def test_wrong_functions_are_refused_at_once() -> None:
     with pytest.raises(TypeError, match="takes an `async def` function"):
-        every(steps=1)(lambda: None)  # type: ignore[arg-type,return-value]
+        every(steps=1)(lambda: None)  # type: ignore[arg-type,return-value]  # refused
 
     async def wrong(a: int, b: int) -> None: ...
 

@@ -105,7 +105,7 @@ async def test_code_that_holds_the_loop_is_named_with_task_hook_and_line(
         async with assert_nothing_left_behind():
             hooks = [LoopLagHook(warn_secs=0.01, interval_secs=0.01), holding]
             async with MonitoredSession(ScriptedCreator(ScriptedSession()), hooks) as sess:
-                asyncio.current_task().set_name("the trainer")  # type: ignore[union-attr]
+                asyncio.current_task().set_name("the trainer")  # type: ignore[union-attr]  # in a task
                 await asyncio.sleep(1)
                 await sess.run("train")
     finally:

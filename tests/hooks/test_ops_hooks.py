@@ -121,4 +121,4 @@ async def test_a_key_that_the_caller_feeds_too_is_refused_hk_feed_1() -> None:
 
 async def test_a_feed_function_is_callable() -> None:
     with pytest.raises(TypeError, match="feed_fn must be a function"):
-        FeedFnHook({"x": 1})  # type: ignore[arg-type]
+        FeedFnHook({"x": 1})  # type: ignore[arg-type]  # refused

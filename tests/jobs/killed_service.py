@@ -41,7 +41,7 @@ async def work(job: am.jobs.RunningJob) -> None:
 
 def service(directory: str, executor: str) -> Starlette:
     queue = am.jobs.JobQueue(directory, max_running=3, grace=10.0)
-    queue.kind("work", executor=executor)(work)  # type: ignore[arg-type]
+    queue.kind("work", executor=executor)(work)  # type: ignore[arg-type]  # a name
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

@@ -394,7 +394,7 @@ async def http_row(sess: am.MonitoredSession) -> Any:
 
 async def test_what_is_no_session_is_refused() -> None:
     with pytest.raises(TypeError, match="A session, a run, or the path of a log directory"):
-        LiveRun("digits", 3)  # type: ignore[arg-type]
+        LiveRun("digits", 3)  # type: ignore[arg-type]  # refused
 
 
 async def test_the_end_of_the_application_ends_what_is_measured() -> None:

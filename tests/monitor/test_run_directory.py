@@ -92,7 +92,7 @@ async def test_steps_that_are_done_again_replace_the_lost_ones(tmp_path: Path) -
     run = RunDirectory(tmp_path)
     await run.refresh()
     assert steps(run) == [1, 2, 3, 4, 5, 6]
-    assert run.scalars.points(["loss"])["loss"].wall_times[4] > run.status().started - 1  # type: ignore[operator]
+    assert run.scalars.points(["loss"])["loss"].wall_times[4] > run.status().started - 1  # type: ignore[operator]  # it has started
 
 
 async def test_a_shared_column_table_keeps_the_runs_apart(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ class Broken:
 
 
 class LateSnapshot(FunctionSession):
-    async def snapshot(self) -> Any:  # type: ignore[override]  # wrong: of its await, not of its order
+    async def snapshot(self) -> Any:  # wrong: of its await, not of its order
         return await super().snapshot()
 
 
@@ -154,7 +154,7 @@ class OpensAgain(FunctionSession):
 
 
 class KeepsFailures(FunctionSession):
-    async def run(self, fetches: Any, *args: Any) -> Any:  # type: ignore[override]  # a coroutine, too
+    async def run(self, fetches: Any, *args: Any) -> Any:  # a coroutine, too
         try:
             return await super().run(fetches, *args)
         except ValueError:

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 
 def state() -> dict[str, Any]:
-    tree = {"w": np.arange(3.0), "n": 1, "nested": {"b": np.ones(2), "list": [np.zeros(1), 5]}}
-    for array in (tree["w"], tree["nested"]["b"], tree["nested"]["list"][0]):  # type: ignore[index]
-        array.flags.writeable = False  # type: ignore[union-attr]
+    nested: dict[str, Any] = {"b": np.ones(2), "list": [np.zeros(1), 5]}
+    tree: dict[str, Any] = {"w": np.arange(3.0), "n": 1, "nested": nested}
+    for array in (tree["w"], tree["nested"]["b"], tree["nested"]["list"][0]):
+        array.flags.writeable = False
     return tree
 
 
@@ -32,7 +33,7 @@ WAYS: dict[str, Callable[[CopyOnAccess], dict[str, Any]]] = {
     "dict": dict,
     "**": lambda borrowed: {**borrowed},
     "as arguments": lambda borrowed: (lambda **entries: entries)(**borrowed),
-    "update": lambda borrowed: (into := {}, into.update(borrowed))[0],  # type: ignore[var-annotated]
+    "update": lambda borrowed: (into := {}, into.update(borrowed))[0],  # type: ignore[var-annotated]  # a lambda
     "copy": lambda borrowed: borrowed.copy(),
     "copy.copy": copy.copy,
     "deepcopy": copy.deepcopy,
@@ -87,7 +88,7 @@ def test_what_was_put_there_is_got_back() -> None:
     with pytest.raises(KeyError):
         CopyOnAccess({}).popitem()
     with pytest.raises(TypeError):
-        borrowed | 3  # type: ignore[operator]
+        borrowed | 3
     assert json.dumps(CopyOnAccess({"a": {"b": [1]}})) == '{"a": {"b": [1]}}'
 
 

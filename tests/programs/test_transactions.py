@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
-DECLARED = {"w": np.zeros((2, 2)), "n": 0, "opt": {"m": [np.zeros(3), 1.5]}, "flat": np.zeros(4)}
+OPT = {"m": [np.zeros(3), 1.5]}
+DECLARED: dict[str, Any] = {"w": np.zeros((2, 2)), "n": 0, "opt": OPT, "flat": np.zeros(4)}
 
 
 async def everything(session: FunctionSession) -> dict[str, Any]:
@@ -56,7 +57,7 @@ async def test_what_was_written_in_place_is_gone_when_the_step_fails(
     with pytest.raises(type(error)):
         await session.run("s")
     assert await everything(session) == before
-    assert DECLARED["w"].tolist() == [[0, 0], [0, 0]]  # type: ignore[attr-defined]
+    assert DECLARED["w"].tolist() == [[0, 0], [0, 0]]
 
 
 async def test_a_thread_that_a_cancelled_step_left_behind_writes_into_nothing() -> None:

@@ -49,7 +49,7 @@ async def test_arguments_and_values_are_tuples_ra_4() -> None:
     with pytest.raises(TypeError):
         SessionRunArgs()  # type: ignore[call-arg]  # refused
     with pytest.raises(AttributeError):
-        args.fetches = "other"  # type: ignore[misc]  # refused
+        args.fetches = "other"  # refused
     assert SessionRunValues._fields[:3] == ("results", "options", "run_metadata")
 
 
@@ -130,7 +130,7 @@ async def test_the_end_of_the_data_ends_a_singular_session_ss_5(world: World, er
     hook = RecordingHook()
     async with world.singular([hook]):
         raise error
-    assert hook.moments()[-2:] == ["end", "cleanup"]  # type: ignore[unreachable]
+    assert hook.moments()[-2:] == ["end", "cleanup"]  # type: ignore[unreachable]  # the block swallows
 
 
 async def test_other_errors_leave_it_ss_5(world: World) -> None:

@@ -39,7 +39,7 @@ class Crash(Exception):
 
 
 def session(directory: Path, *hooks: Any) -> am.MonitoredSession:
-    return am.MonitoredTrainingSession(  # type: ignore[return-value]
+    return am.MonitoredTrainingSession(
         program=program(), checkpoint_dir=str(directory), save_checkpoint_steps=1, hooks=list(hooks),
         save_checkpoint_secs=None,
     )  # fmt: skip

@@ -95,7 +95,7 @@ def test_a_wrong_signature_is_refused() -> None:
 
 def test_other_argument_names_and_defaults_are_fine() -> None:
     class Fine(SessionRunHook):
-        async def after_run(self, context: Any, values: Any, extra: int = 0) -> None: ...  # type: ignore[override]
+        async def after_run(self, context: Any, values: Any, extra: int = 0) -> None: ...
 
     check_hooks([Fine()])
 

@@ -77,7 +77,7 @@ async def test_hooks_are_copied_hp_17_hp_18(world: World) -> None:
 
 async def test_a_hook_without_a_hash_may_fetch_hp_19(world: World) -> None:
     class Unhashable(Asking):
-        __hash__ = None  # type: ignore[assignment]
+        __hash__ = None  # type: ignore[assignment]  # not hashable
 
         def __eq__(self, other: object) -> bool:
             return True

@@ -224,7 +224,7 @@ async def test_a_raw_session_without_a_global_step_calls_all_hooks() -> None:
 
 async def test_a_wrong_step_is_refused_when_the_hook_is_added() -> None:
     hook = Both(3)
-    hook.idle_until_step = "soon"  # type: ignore[assignment]
+    hook.idle_until_step = "soon"  # type: ignore[assignment]  # refused
     with pytest.raises(ValueError, match=r"Both\.idle_until_step must be .* got 'soon'"):
         MonitoredSession(hooks=[hook])
 

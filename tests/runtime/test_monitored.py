@@ -75,7 +75,7 @@ async def test_the_end_of_the_data_ends_the_body_cleanly_ms_2_ms_3(
     hook = RecordingHook()
     async with world.session([hook]) as sess:
         raise error
-    assert hook.moments()[-2:] == ["end", "cleanup"]  # type: ignore[unreachable]
+    assert hook.moments()[-2:] == ["end", "cleanup"]  # type: ignore[unreachable]  # the block swallows
     assert hook.error is None
     assert sess.stop_reason == f"end of data ({type(error).__name__}: end)"
 
@@ -87,7 +87,7 @@ async def test_subclasses_count_too_ms_4(world: World) -> None:
     hook = RecordingHook()
     async with world.session([hook]):
         raise MyEnd("end")
-    assert "end" in hook.moments()  # type: ignore[unreachable]
+    assert "end" in hook.moments()  # type: ignore[unreachable]  # the block swallows
 
 
 async def test_stop_iteration_through_a_coroutine_and_a_group_counts_too_ax_1(world: World) -> None:

@@ -163,7 +163,7 @@ async def test_a_creation_may_have_a_time_limit_wr_5() -> None:
             await asyncio.sleep(self.seconds.pop(0))
             return ScriptedSession()
 
-    async with MonitoredSession(Slow(), recovery=Recovery(create_timeout_secs=5)):  # type: ignore[arg-type]
+    async with MonitoredSession(Slow(), recovery=Recovery(create_timeout_secs=5)):  # type: ignore[arg-type]  # as a user writes one
         assert now() == 5
 
 

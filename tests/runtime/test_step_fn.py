@@ -70,7 +70,7 @@ async def test_request_stop_leaves_the_body_cleanly_sf_4(world: World) -> None:
     async with world.session([hook]) as sess:
         while True:
             await sess.run_step_fn(step)
-    assert hook.moments()[-2:] == ["end", "cleanup"]  # type: ignore[unreachable]
+    assert hook.moments()[-2:] == ["end", "cleanup"]  # type: ignore[unreachable]  # the block swallows
     assert sess.stop_reason == "step_fn has requested the iterations to stop."
 
 

@@ -41,7 +41,7 @@ async def test_a_loop_of_runs_that_are_not_awaited_raises_and_names_the_call_and
     async def train() -> None:
         async with session() as sess:
             while not sess.should_stop():
-                sess.run("x")  # type: ignore[unused-coroutine]
+                sess.run("x")  # type: ignore[unused-coroutine]  # the mistake
 
     with pytest.raises(RuntimeError) as caught:
         await train()
@@ -58,7 +58,7 @@ async def test_the_call_is_named_also_where_warnings_are_errors() -> None:
     def loop() -> None:
         while not coord.should_stop():
             if coord._forgotten._watch is not None:  # before, no code can catch them
-                asyncio.sleep(0)  # type: ignore[unused-coroutine]
+                asyncio.sleep(0)  # type: ignore[unused-coroutine]  # the mistake
 
     with pytest.raises(RuntimeError, match=r"^sleep\(\) at .*never awaited"):
         loop()

@@ -74,4 +74,4 @@ def test_slots_have_the_names_of_tf1() -> None:
 )
 def test_numbers_out_of_range_are_refused(argument: str, value: float, sign: str) -> None:
     with pytest.raises(ValueError, match=f"{argument} {value} needs to be {sign} or zero"):
-        train.FtrlOptimizer(0.1, **{argument: value})  # type: ignore[arg-type]
+        train.FtrlOptimizer(0.1, **{argument: value})  # type: ignore[arg-type]  # an argument by name

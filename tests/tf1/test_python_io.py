@@ -79,7 +79,7 @@ def test_options_say_what_they_cannot_do() -> None:
     with pytest.raises(ValueError, match="Not a valid compression_type: 'LZ'"):
         Options("LZ")
     with pytest.raises(TypeError, match="window_bits"):
-        Options("ZLIB", window_bits=9)  # type: ignore[call-arg]
+        Options("ZLIB", window_bits=9)  # type: ignore[call-arg]  # refused
     with pytest.raises(AttributeError, match="did you mean 'TFRecordWriter'"):
         _ = tf.python_io.TFRecordWritr
 

@@ -208,7 +208,7 @@ async def test_closing_the_session_ends_a_read_that_waits(sess: tf.Session) -> N
 
 async def test_a_reader_refuses_what_is_no_queue_of_names(sess: tf.Session) -> None:
     with pytest.raises(TypeError, match="from a queue, got 'x'"):
-        tf.TFRecordReader().read("x")  # type: ignore[arg-type]
+        tf.TFRecordReader().read("x")  # type: ignore[arg-type]  # refused
     with pytest.raises(TypeError, match="one string component"):
         tf.TFRecordReader().read(tf.FIFOQueue(1, [tf.int32]))
     with pytest.raises(ValueError, match="integer scalar"):

@@ -114,8 +114,8 @@ def test_averages() -> None:
         w = tf.get_variable("w", [2])
         averages = tf.train.ExponentialMovingAverage(0.9, zero_debias=True)
         averages.apply([v, x, w])
-    assert averages.average(v).device == v.device == PS[0]  # type: ignore[union-attr]
-    assert averages.average(w).device == w.device == PS[1]  # type: ignore[union-attr]
+    assert averages.average(v).device == v.device == PS[0]  # type: ignore[union-attr]  # that of a variable
+    assert averages.average(w).device == w.device == PS[1]  # type: ignore[union-attr]  # likewise
     assert averages.average(x).device == PS[2]  # type: ignore[union-attr]  # that of no variable
     biased = [u for u in tf.global_variables() if u.op.name.endswith(("biased", "local_step"))]
     assert [u.device for u in biased] == [PS[2]] * 2

@@ -335,7 +335,7 @@ async def test_weights_of_any_shape_are_named_arrays(bench: Bench) -> None:
     async def use(state: Any, batch: Any) -> None:
         bench.used.extend(batch)
 
-    bench.program = lambda: program  # type: ignore[method-assign]
+    bench.program = lambda: program  # type: ignore[method-assign]  # of this test
     weights = {"w": "layer/w", "b": ["layer/b/0", "layer/b/1"]}
     async with served(bench, range(2), weights=weights) as (_, _, client):
         lease = await lease_of(client)
