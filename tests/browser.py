@@ -8,15 +8,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from io import BufferedReader
+from typing import Any, BinaryIO
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from io import BufferedReader
-    from typing import BinaryIO
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)

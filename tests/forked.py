@@ -20,11 +20,9 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import IO, Any, Self
 
 ROOT = Path(__file__).parents[1]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import google_crc32c
 import pytest
@@ -22,10 +24,6 @@ from asyncmon.checkpoint.manifest import Manifest, TensorFile
 from asyncmon.checkpoint.retention import Kept, Retention
 from asyncmon.system import clock
 from asyncmon.system.files import FileCalls
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def steps(directory: Path) -> list[int]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 
 from asyncmon.data import Dataset, from_iterable
 from asyncmon.testing import assert_nothing_left_behind
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

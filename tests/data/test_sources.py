@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 
 from asyncmon import errors
 from asyncmon.data import from_iterable, stage
 from asyncmon.testing import assert_nothing_left_behind, wait_all_tasks_blocked
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

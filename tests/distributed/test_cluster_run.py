@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
 from math import inf
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -14,7 +16,7 @@ import asyncmon as am
 from asyncmon import errors, graph
 from asyncmon.distributed.cluster_run import RunRecord
 from asyncmon.distributed.remote_run import RemoteRun
-from asyncmon.distributed.wire import Decoder
+from asyncmon.distributed.wire import Decoder, Message
 from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.testing import wait_all_tasks_blocked
 from tests.distributed.in_process import InProcessCluster
@@ -22,12 +24,6 @@ from tests.distributed.test_roles import CLUSTER, add, session, work
 
 ENOUGH = Stop(Cause.CLUSTER, "enough", "chief", preempted=True)
 LAST_STEP = Stop(Cause.CLUSTER, "the last step")
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from pathlib import Path
-
-    from asyncmon.distributed.wire import Message
 
 pytestmark = pytest.mark.asyncio
 

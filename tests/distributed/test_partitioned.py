@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,11 +18,7 @@ from asyncmon.distributed.wire import Decoder, Message
 from asyncmon.testing import wait_all_tasks_blocked
 from tests.distributed.in_process import InProcessCluster
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    Start = Callable[[Any], InProcessCluster]
+Start = Callable[[Any], InProcessCluster]
 
 CLUSTER = {"ps": ["a:1", "b:1"], "worker": ["c:1", "d:1"]}
 ROWS = np.arange(12, dtype=np.float32).reshape(3, 4) / 10

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,6 @@ import asyncmon as am
 from asyncmon import errors, graph
 from asyncmon.distributed.server import Server
 from tests.distributed.over_grpc import free_port, rpc_config, until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.asyncio
 

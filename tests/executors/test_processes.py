@@ -7,7 +7,8 @@ import importlib
 import os
 import select
 import signal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,6 @@ from tests import forked
 from tests.executors import calls
 from tests.faults import FailAfterCommit
 from tests.runtime.pipelines.conftest import Bench
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.asyncio
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 
@@ -14,11 +15,7 @@ from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.runtime.recovery import Recovery
 from asyncmon.system import clock
 from asyncmon.testing import ScriptedCreator, ScriptedSession
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from tests.hooks.conftest import Train
+from tests.hooks.conftest import Train
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

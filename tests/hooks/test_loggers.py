@@ -6,22 +6,18 @@ import asyncio
 import csv
 import json
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import asyncmon as am
 from asyncmon.monitor.live_run import LiveRun
-from asyncmon.summary import find_event_files, read_scalars, summary_iterator
+from asyncmon.summary import Event, find_event_files, read_scalars, summary_iterator
+from asyncmon.summary.logged import LoggedValue
 from asyncmon.testing import ScriptedCreator, ScriptedSession, fail_at_step
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from asyncmon.summary import Event
-    from asyncmon.summary.logged import LoggedValue
 
 pytestmark = pytest.mark.asyncio
 

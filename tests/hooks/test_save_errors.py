@@ -6,7 +6,8 @@ import asyncio
 import errno
 import logging
 import os
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -17,9 +18,6 @@ from asyncmon.monitor.live_run import LiveRun
 from asyncmon.summary import summary_iterator
 from asyncmon.system.files import FileCalls
 from asyncmon.testing import ScriptedCreator, ScriptedSession, wait_all_tasks_blocked
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -7,7 +7,7 @@ import contextlib
 import fcntl
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import uvicorn
 from starlette.applications import Starlette
@@ -15,9 +15,6 @@ from starlette.routing import Mount
 
 import asyncmon as am
 from tests.jobs.kinds import counting, note
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 async def work(job: am.jobs.RunningJob) -> None:

@@ -11,17 +11,15 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import asyncmon as am
 from asyncmon.jobs.kinds import uses_torch
 from tests.jobs import kinds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROOT = Path(__file__).parents[2]
 

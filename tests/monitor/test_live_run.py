@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,6 @@ from asyncmon.testing import (
     wait_all_tasks_blocked,
 )
 from tests.monitor.scripted import client
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

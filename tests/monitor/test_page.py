@@ -7,19 +7,17 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from asyncmon.summary import FileWriter
 from tests.browser import NEEDS_BROWSER, Page, browser, ended
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytest.importorskip("starlette", reason="the extra `web` is not installed")
 pytest.importorskip("uvicorn", reason="the extra `web` is not installed")

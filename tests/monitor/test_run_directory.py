@@ -7,7 +7,8 @@ import json
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +20,6 @@ from asyncmon.monitor.run_directory import SILENT_SECS, RunDirectory
 from asyncmon.programs import FunctionProgram
 from asyncmon.summary import FileWriter, Summary
 from asyncmon.system import clock
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.asyncio
 

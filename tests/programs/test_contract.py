@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +13,6 @@ import pytest
 from asyncmon import graph as g
 from asyncmon.programs import FunctionProgram, FunctionSession
 from asyncmon.testing import PROGRAM_CASES, ProgramCase, check_program
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio]
 

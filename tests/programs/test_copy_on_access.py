@@ -5,16 +5,14 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from asyncmon.programs import FunctionProgram
 from asyncmon.programs.function_session import CopyOnAccess
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def state() -> dict[str, Any]:

@@ -7,7 +7,8 @@ import gc
 import threading
 import weakref
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,9 +23,6 @@ from asyncmon.errors import AbortedError, InvalidArgumentError, NotFoundError
 from asyncmon.programs import optional
 from asyncmon.programs.jax import JaxProgram
 from asyncmon.testing import PROGRAM_CASES, ProgramCase, check_program
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.asyncio
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.programs import FunctionProgram
+from asyncmon.programs import FunctionProgram, FunctionSession
 from asyncmon.programs.function_session import CopyOnAccess
 from asyncmon.testing import wait_all_tasks_blocked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from asyncmon.programs import FunctionSession
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

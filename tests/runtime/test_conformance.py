@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,11 +33,7 @@ from asyncmon.runtime import (
 )
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession
 from asyncmon.training import MonitoredTrainingSession
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.runtime.conftest import World
+from tests.runtime.conftest import World
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -6,17 +6,15 @@ import functools
 import pydoc
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from asyncmon.runtime import SessionRunHook
 from asyncmon.runtime.hook import hook_name, overrides
 from asyncmon.runtime.hook_check import check_hooks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 class Duck:

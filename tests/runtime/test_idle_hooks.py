@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,13 +13,14 @@ from hypothesis import strategies as st
 import asyncmon as am
 from asyncmon.graph import RunOptions
 from asyncmon.hooks import StopAtStepHook
-from asyncmon.runtime import MonitoredSession, SessionRunArgs, SessionRunHook
+from asyncmon.runtime import (
+    MonitoredSession,
+    SessionRunArgs,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+)
 from asyncmon.testing import ScriptedCreator, ScriptedSession
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from asyncmon.runtime import SessionRunContext, SessionRunValues
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

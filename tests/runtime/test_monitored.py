@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -18,11 +19,7 @@ from asyncmon.testing import (
     fail_in,
     wait_all_tasks_blocked,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tests.runtime.conftest import World
+from tests.runtime.conftest import World
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

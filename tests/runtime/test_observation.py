@@ -6,7 +6,8 @@ import asyncio
 import errno
 import logging
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,11 +17,7 @@ from asyncmon.hooks import CheckpointSaverHook
 from asyncmon.runtime import MonitoredSession, Scaffold, SessionRunHook, Span
 from asyncmon.system.files import FileCalls
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, fail_in
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.runtime.conftest import World
+from tests.runtime.conftest import World
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,6 @@ import asyncmon as am
 from asyncmon.errors import AbortedError
 from asyncmon.runtime import RunFormatter
 from asyncmon.testing import ScriptedCreator, ScriptedSession, wait_all_tasks_blocked
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

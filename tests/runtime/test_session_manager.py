@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,12 +26,7 @@ from asyncmon.runtime import (
 )
 from asyncmon.system.files import FileCalls
 from asyncmon.testing import ScriptedSession, assert_nothing_left_behind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from tests.runtime.conftest import World
+from tests.runtime.conftest import World
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from asyncmon.errors import AbortedError
 from asyncmon.runtime import MonitoredSession, SessionRunHook, SingularMonitoredSession, StepContext
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession
-
-if TYPE_CHECKING:
-    from tests.runtime.conftest import World
+from tests.runtime.conftest import World
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -6,15 +6,12 @@ import asyncio
 import gc
 import threading
 import weakref
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from asyncmon.data import from_iterable
 from asyncmon.system.daemon_executor import DaemonExecutor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def test_a_thread_that_hangs_is_left_behind_and_named(

@@ -7,7 +7,9 @@ import logging
 import threading
 import time
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,10 +17,6 @@ import asyncmon as am
 from asyncmon import graph as g
 from asyncmon.system.forgotten_await import ForgottenAwait
 from asyncmon.testing import ScriptedCreator, ScriptedSession
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.asyncio
 forgetful = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")

@@ -7,15 +7,13 @@ import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import asyncmon.tf1 as tf
 from asyncmon.errors import DataLossError, FailedPreconditionError, NotFoundError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Options = tf.python_io.TFRecordOptions
 Compression = tf.python_io.TFRecordCompressionType

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 import asyncmon.tf1 as tf
 from asyncmon.errors import DataLossError, InvalidArgumentError, NotFoundError, OutOfRangeError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.asyncio
 

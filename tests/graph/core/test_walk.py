@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import asyncmon.graph as tf
 from asyncmon.graph.core.walk import ancestors, descendants, predecessors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def _names(ops: Iterable[tf.Operation]) -> list[str]:

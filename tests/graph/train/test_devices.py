@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from asyncmon import graph as tf
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PS = [f"/job:ps/task:{i}" for i in range(3)]
 OPTIMIZERS: dict[str, Callable[[], Any]] = {

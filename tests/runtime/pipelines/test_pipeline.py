@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,9 +13,7 @@ from asyncmon.errors import CancelledError, OutOfRangeError
 from asyncmon.runtime.pipelines import Item, Lease, Policy
 from asyncmon.testing import assert_nothing_left_behind
 from tests.faults import FailAfterCommit
-
-if TYPE_CHECKING:
-    from tests.runtime.pipelines.conftest import Bench
+from tests.runtime.pipelines.conftest import Bench
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

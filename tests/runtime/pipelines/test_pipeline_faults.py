@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,9 +15,7 @@ from asyncmon.errors import AbortedError, RecoveredError
 from asyncmon.runtime.pipelines import Item, Policy
 from asyncmon.testing import assert_nothing_left_behind
 from tests.faults import FailAfterCommit
-
-if TYPE_CHECKING:
-    from tests.runtime.pipelines.conftest import Bench
+from tests.runtime.pipelines.conftest import Bench
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
