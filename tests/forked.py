@@ -31,6 +31,7 @@ class Process:
     """A running file, module as with ``python -m``, or code after "-c".
 
     ``stdin``, ``stdout`` and ``stderr`` are texts; with ``merged`` both outputs go to ``stdout``.
+    It is forked from a process that has imported the modules of ``imported``, too.
     Leaving a ``with`` block waits for the end.
     """
 
@@ -40,6 +41,7 @@ class Process:
         *arguments: str,
         cwd: Path | None = None,
         options: tuple[str, ...] = (),
+        imported: tuple[str, ...] = (),
         env: Mapping[str, str] | None = None,
         merged: bool = False,
     ) -> None:
@@ -57,7 +59,7 @@ class Process:
         self._status, status = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with status:
             socket.send_fds(
-                _server(options), [json.dumps(request).encode()], [*theirs, status.fileno()]
+                _server(options, imported), [json.dumps(request).encode()], [*theirs, status.fileno()]
             )
         for descriptor in theirs:
             os.close(descriptor)
@@ -135,11 +137,11 @@ def run(
 
 
 @functools.cache
-def _server(options: tuple[str, ...]) -> socket.socket:
+def _server(options: tuple[str, ...], imported: tuple[str, ...]) -> socket.socket:
     """Return the connection to the process that forks, started at the first use."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     process = subprocess.Popen(
-        [sys.executable, *options, __file__, str(theirs.fileno())],
+        [sys.executable, *options, __file__, str(theirs.fileno()), *imported],
         pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
@@ -198,6 +200,8 @@ if __name__ == "__main__":
 
     for one in wings():
         importlib.import_module(f"asyncmon.{one.name}")
+    for module in sys.argv[2:]:
+        importlib.import_module(module)
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.collect()
