@@ -15,6 +15,8 @@ from typing import Any, BinaryIO
 
 import pytest
 
+from tests import forked
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 
@@ -191,7 +193,7 @@ class Page:
 
 
 @contextmanager
-def ended(process: subprocess.Popen[Any]) -> Iterator[None]:
+def ended(process: subprocess.Popen[Any] | forked.Process) -> Iterator[None]:
     """End a process, at the latest by force."""
     try:
         yield

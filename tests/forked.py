@@ -136,6 +136,24 @@ def run(
     return done
 
 
+def start_example(
+    directory: Path, name: str, *arguments: str, env: Mapping[str, str] | None = None
+) -> Process:
+    """Start an example in a directory. Its warnings are errors."""
+    path, options = ROOT / "examples" / name, ("-W", "error", "-u")
+    return Process(path, *arguments, cwd=directory, options=options, env=env, merged=True)
+
+
+def run_example(
+    directory: Path, name: str, *arguments: str, env: Mapping[str, str] | None = None
+) -> str:
+    """Run an example to its good end, and return its output."""
+    process = start_example(directory, name, *arguments, env=env)
+    out, _ = process.communicate()
+    assert process.returncode == 0, out
+    return out
+
+
 @functools.cache
 def _server(options: tuple[str, ...], imported: tuple[str, ...]) -> socket.socket:
     """Return the connection to the process that forks, started at the first use."""
