@@ -262,7 +262,7 @@ def test_cancelled_at_many_awaits(start: Callable[[], Training]) -> None:
 
 @pytest.mark.parametrize("way", WAYS, ids=name)
 def test_interrupted_at_many_turns_of_the_loop(start: Callable[[], Training], way: Any) -> None:
-    assert sweep(start, way, by_turns=True, stride=97) > 100
+    assert sweep(start, way, by_turns=True, stride=193) > 100
 
 
 @pytest.mark.slow
