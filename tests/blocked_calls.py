@@ -10,7 +10,7 @@ import asyncio  # noqa: F401 - from Python 3.12 on it asks for fork hooks where 
 import os
 import sys
 
-sys.modules["fcntl"] = None  # type: ignore[assignment]
+sys.modules["fcntl"] = None  # type: ignore[assignment]  # no such module
 for _name in (
     "sched_getaffinity", "O_DIRECTORY", "preadv", "register_at_fork", "geteuid", "statvfs", "ST_RDONLY"
 ):  # fmt: skip

@@ -8,15 +8,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from io import BufferedReader
+from typing import Any, BinaryIO
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from io import BufferedReader
-    from typing import BinaryIO
+from tests import forked
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
@@ -194,7 +193,7 @@ class Page:
 
 
 @contextmanager
-def ended(process: subprocess.Popen[Any]) -> Iterator[None]:
+def ended(process: subprocess.Popen[Any] | forked.Process) -> Iterator[None]:
     """End a process, at the latest by force."""
     try:
         yield

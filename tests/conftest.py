@@ -5,15 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import hypothesis
 import pytest
 
 from asyncmon.graph import reset_default_graph
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytest_plugins = ["asyncmon.testing.pytest_plugin"]
 

@@ -7,7 +7,10 @@ A test decides by :class:`Faults` which calls of hooks, listeners and sessions f
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+import random
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from pathlib import Path
+from typing import Any
 
 from asyncmon.checkpoint import Saver, load_checkpoint, verify
 from asyncmon.errors import AbortedError, UnavailableError
@@ -22,11 +25,6 @@ from asyncmon.runtime import (
     SessionRunHook,
 )
 from asyncmon.testing import VirtualTimeLoop
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Coroutine, Generator, Iterable
-    from pathlib import Path
 
 
 class Faults:
@@ -173,8 +171,8 @@ class FaultyCreator:
             await close()
             faults.reach("close")
 
-        raw.run, raw.close = faulty_run, faulty_close  # type: ignore[method-assign]
-        raw.snapshot = raw.snapshot_to_write = faulty_snapshot  # type: ignore[method-assign]
+        raw.run, raw.close = faulty_run, faulty_close  # type: ignore[method-assign]  # the fault
+        raw.snapshot = raw.snapshot_to_write = faulty_snapshot  # type: ignore[method-assign]  # the fault
         faults.reach("restored")
         return raw
 

@@ -20,11 +20,9 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import IO, Any, Self
 
 ROOT = Path(__file__).parents[1]
 
@@ -33,6 +31,7 @@ class Process:
     """A running file, module as with ``python -m``, or code after "-c".
 
     ``stdin``, ``stdout`` and ``stderr`` are texts; with ``merged`` both outputs go to ``stdout``.
+    It is forked from a process that has imported the modules of ``imported``, too.
     Leaving a ``with`` block waits for the end.
     """
 
@@ -42,6 +41,7 @@ class Process:
         *arguments: str,
         cwd: Path | None = None,
         options: tuple[str, ...] = (),
+        imported: tuple[str, ...] = (),
         env: Mapping[str, str] | None = None,
         merged: bool = False,
     ) -> None:
@@ -59,7 +59,7 @@ class Process:
         self._status, status = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with status:
             socket.send_fds(
-                _server(options), [json.dumps(request).encode()], [*theirs, status.fileno()]
+                _server(options, imported), [json.dumps(request).encode()], [*theirs, status.fileno()]
             )
         for descriptor in theirs:
             os.close(descriptor)
@@ -136,12 +136,30 @@ def run(
     return done
 
 
+def start_example(
+    directory: Path, name: str, *arguments: str, env: Mapping[str, str] | None = None
+) -> Process:
+    """Start an example in a directory. Its warnings are errors."""
+    path, options = ROOT / "examples" / name, ("-W", "error", "-u")
+    return Process(path, *arguments, cwd=directory, options=options, env=env, merged=True)
+
+
+def run_example(
+    directory: Path, name: str, *arguments: str, env: Mapping[str, str] | None = None
+) -> str:
+    """Run an example to its good end, and return its output."""
+    process = start_example(directory, name, *arguments, env=env)
+    out, _ = process.communicate()
+    assert process.returncode == 0, out
+    return out
+
+
 @functools.cache
-def _server(options: tuple[str, ...]) -> socket.socket:
+def _server(options: tuple[str, ...], imported: tuple[str, ...]) -> socket.socket:
     """Return the connection to the process that forks, started at the first use."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     process = subprocess.Popen(
-        [sys.executable, *options, __file__, str(theirs.fileno())],
+        [sys.executable, *options, __file__, str(theirs.fileno()), *imported],
         pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
@@ -200,6 +218,8 @@ if __name__ == "__main__":
 
     for one in wings():
         importlib.import_module(f"asyncmon.{one.name}")
+    for module in sys.argv[2:]:
+        importlib.import_module(module)
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.collect()

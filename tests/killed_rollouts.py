@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import re
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon.checkpoint import load_checkpoint
 from tests import forked
-
-if TYPE_CHECKING:
-    import random
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 GRACE_SECS = 120.0

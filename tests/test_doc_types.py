@@ -6,16 +6,13 @@ import ast
 import builtins
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests import doc_page
 from tests.test_docs import PAGES, name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 def modules(page: Path) -> Iterator[tuple[int, str]]:

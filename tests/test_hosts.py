@@ -12,16 +12,13 @@ import subprocess
 import sys
 import time
 import urllib.request
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests import forked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 
 TRAINING = """
 import asyncio, signal, sys

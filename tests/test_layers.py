@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from asyncmon.system.wings import wings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "asyncmon"
@@ -127,13 +124,13 @@ def test_every_room_has_a_layer() -> None:
     assert rooms <= LAYER.keys(), f"draw these in LAYER: {sorted(rooms - LAYER.keys())}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_imports_go_down(path: Path) -> None:
-    here = room(module_name(path))
-    for target in imports(path):
-        there = room(target)
-        down = LAYER[there] < LAYER[here] or there == here or (here, there) in BESIDE
-        assert down, f"{module_name(path)} (L{LAYER[here]}) imports {target} (L{LAYER[there]})"
+def test_imports_go_down() -> None:
+    for path in MODULES:
+        here = room(module_name(path))
+        for target in imports(path):
+            there = room(target)
+            down = LAYER[there] < LAYER[here] or there == here or (here, there) in BESIDE
+            assert down, f"{module_name(path)} (L{LAYER[here]}) imports {target} (L{LAYER[there]})"
 
 
 def graph_package(module: str) -> str:
@@ -141,17 +138,15 @@ def graph_package(module: str) -> str:
     return parts[2] if len(parts) > 2 else "__init__"
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in MODULES if room(module_name(p)) == "graph"], ids=module_name
-)
-def test_packages_of_the_graph_import_down(path: Path) -> None:
-    here = graph_package(module_name(path))
-    for target in imports(path):
-        if not target.startswith("asyncmon.graph.") or (there := graph_package(target)) == here:
-            continue
-        assert GRAPH_LAYER[there] < GRAPH_LAYER[here], (
-            f"{module_name(path)} imports {target}, which is not below"
-        )
+def test_packages_of_the_graph_import_down() -> None:
+    for path in (one for one in MODULES if room(module_name(one)) == "graph"):
+        here = graph_package(module_name(path))
+        for target in imports(path):
+            if not target.startswith("asyncmon.graph.") or (there := graph_package(target)) == here:
+                continue
+            assert GRAPH_LAYER[there] < GRAPH_LAYER[here], (
+                f"{module_name(path)} imports {target}, which is not below"
+            )
 
 
 WINGS = [wing.name for wing in wings()]
@@ -175,14 +170,10 @@ def test_no_import_cycle() -> None:
         pytest.fail(f"import cycle: {' -> '.join(error.args[1])}")
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_a_module_stays_small(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 500
-
-
-@pytest.mark.parametrize("path", TESTS, ids=lambda path: path.stem)
-def test_a_test_file_stays_small(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= (600 if "tests" in path.parts else 100)
+@pytest.mark.parametrize(("folder", "most"), [("asyncmon", 500), ("tests", 600), ("examples", 100)])
+def test_a_file_stays_small(folder: str, most: int) -> None:
+    paths = [path for path in MODULES + TESTS if path.relative_to(ROOT).parts[0] == folder]
+    assert [path for path in paths if len(path.read_text().splitlines()) > most] == []
 
 
 def test_clocks_are_read_in_one_place() -> None:

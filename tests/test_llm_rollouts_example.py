@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import random
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch", reason="torch is not installed: pip install 'asyncmon[torch]'")
 
 from tests.killed_rollouts import Rollouts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 @pytest.mark.asyncio

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import random
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.killed_rollouts import Rollouts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def test_rollouts_improve_the_policy_and_draw_its_curve(tmp_path: Path) -> None:

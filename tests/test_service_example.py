@@ -10,15 +10,13 @@ import re
 import socket
 import time
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests import forked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytest.importorskip("uvicorn", reason="the extra web is not installed")
 pytest.importorskip("starlette", reason="the extra web is not installed")

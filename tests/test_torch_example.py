@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -16,14 +17,15 @@ EXAMPLE = Path(__file__).parents[1] / "examples" / "torch_digits.py"
 
 def start(directory: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-u", str(EXAMPLE), "--steps", "130", "--dir", ".", "--device", "cpu"],
+        [sys.executable, "-u", str(EXAMPLE), "--steps", "80", "--dir", ".", "--device", "cpu"],
         cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},  # two threads spin, and take 4 times as long
     )  # fmt: skip
 
 
 def test_it_learns_and_a_killed_run_resumes_to_the_same_bits(tmp_path: Path) -> None:
     ends = []
-    for name, kills in (("whole", 0), ("killed", 2)):
+    for name, kills in (("whole", 0), ("killed", 1)):
         directory, saved = tmp_path / name, 0
         directory.mkdir()
         for _ in range(kills):
@@ -47,6 +49,6 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_bits(tmp_path: Path) -> 
             assert f"begins at step {saved}" in out
         ends.append(out.splitlines()[-1])
     assert ends[0] == ends[1]
-    last = re.fullmatch(r"step 130, accuracy (\S+) %, weights \w{16}", ends[0])
+    last = re.fullmatch(r"step 80, accuracy (\S+) %, weights \w{16}", ends[0])
     assert last is not None, ends[0]
     assert float(last[1]) > 85

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +14,6 @@ from asyncmon.checkpoint import get_checkpoint_state, latest_checkpoint
 from asyncmon.graph import Graph, Variable, assign_add, control_dependencies, create_global_step
 from asyncmon.programs import FunctionProgram
 from asyncmon.training import MonitoredTrainingSession
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -193,7 +193,7 @@ class Ignite:
     """An iteration of ignite's engine, whose process function returns the same float."""
 
     def __init__(self) -> None:
-        from ignite.engine import Engine  # type: ignore[import-not-found,unused-ignore]
+        from ignite.engine import Engine  # type: ignore[import-not-found,unused-ignore]  # optional
 
         self._engine = Engine(lambda _engine, _batch: 0.5)
 

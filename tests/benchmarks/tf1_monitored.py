@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any
 
-import tensorflow.compat.v1 as tf  # type: ignore[import-not-found,unused-ignore]
+import tensorflow.compat.v1 as tf  # type: ignore[import-not-found,unused-ignore]  # optional
 
 tf.disable_v2_behavior()
 tf.logging.set_verbosity(tf.logging.ERROR)

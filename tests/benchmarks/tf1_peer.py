@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 import models
-import tensorflow.compat.v1 as tf  # type: ignore[import-not-found,unused-ignore]
+import tensorflow.compat.v1 as tf  # type: ignore[import-not-found,unused-ignore]  # optional
 from harness import typical
 
 tf.disable_v2_behavior()

@@ -78,16 +78,16 @@ def bare(work: Perceptron, batches: Batches, directory: str) -> None:
 
 
 def ignite(work: Perceptron, batches: Batches, directory: str) -> None:
-    from ignite.engine import Engine  # type: ignore[import-not-found,unused-ignore]
+    from ignite.engine import Engine  # type: ignore[import-not-found,unused-ignore]  # optional
 
     state = {"model": work.model, "optimizer": work.optimizer}
     Engine(lambda _, x: work.train(state, x)).run(batches, max_epochs=1)
 
 
 def lightning(work: Perceptron, batches: Batches, directory: str) -> None:
-    import lightning as pl  # type: ignore[import-not-found,unused-ignore]
+    import lightning as pl  # type: ignore[import-not-found,unused-ignore]  # optional
 
-    class Module(pl.LightningModule):  # type: ignore[misc,name-defined,unused-ignore]
+    class Module(pl.LightningModule):  # type: ignore[misc,name-defined,unused-ignore]  # optional
         def __init__(self) -> None:
             super().__init__()
             self.model = work.model

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Mapping
+from typing import Any
 
 import numpy as np
 
 from asyncmon.system.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
 
 
 class MemorySession:

@@ -7,7 +7,9 @@ import builtins
 import importlib
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import obstore
@@ -36,10 +38,6 @@ from asyncmon.errors import (
     UnavailableError,
 )
 from asyncmon.system.files import in_thread
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.asyncio
 

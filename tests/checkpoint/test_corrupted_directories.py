@@ -133,7 +133,7 @@ def damage(directory: Path, dice: random.Random) -> str:
     return f"{file.name} is {file.lstat() if file.is_symlink() or file.exists() else 'missing'}"
 
 
-@pytest.mark.campaign("damage", short=24)
+@pytest.mark.campaign("damage", short=12)
 async def test_the_newest_intact_checkpoint_is_restored(
     tmp_path: Path, make_session: MakeSession, seed: int
 ) -> None:

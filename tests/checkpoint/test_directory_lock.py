@@ -10,8 +10,9 @@ import os
 import shutil
 import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,6 @@ from asyncmon.checkpoint import Saver, latest_checkpoint
 from asyncmon.errors import FailedPreconditionError
 from asyncmon.system.files import FileCalls
 from tests import forked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.asyncio
 

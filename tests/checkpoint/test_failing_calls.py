@@ -95,7 +95,7 @@ class Training:
         return step
 
 
-@pytest.mark.campaign("system-calls", short=60)
+@pytest.mark.campaign("system-calls", short=30)
 async def test_one_failed_system_call_loses_and_sets_back_nothing(
     tmp_path: Path, make_session: MakeSession, seed: int
 ) -> None:

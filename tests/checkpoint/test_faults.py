@@ -7,8 +7,9 @@ import errno
 import os
 import shutil
 import tempfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import google_crc32c
 import numpy as np
@@ -33,9 +34,6 @@ from asyncmon.errors import (
 )
 from asyncmon.system.files import FileCalls
 from tests import forked
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 pytestmark = pytest.mark.asyncio
 

@@ -195,7 +195,7 @@ async def test_small_file_is_one_put_and_a_large_one_several(
 ) -> None:
     saver = Saver()
     await saver.claim(url)
-    answers = Answers(monkeypatch, lambda: None)  # type: ignore[arg-type,return-value]
+    answers = Answers(monkeypatch, lambda: None)  # type: ignore[arg-type,return-value]  # no fault
     await saver.save(make_session(a=np.zeros(600_000)), f"{url}/m", 1)  # 4.8 MB
     assert [options["use_multipart"] for options in answers.puts] == [False] * 4
     answers.puts.clear()

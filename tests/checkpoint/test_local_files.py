@@ -7,8 +7,9 @@ import errno
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,9 +22,6 @@ from asyncmon.checkpoint.store import LocalFiles
 from asyncmon.checkpoint.tensor_file import file_names, plan
 from asyncmon.errors import DataLossError, NotFoundError, PermissionDeniedError, UnknownError
 from asyncmon.system.snapshot import HeldArray
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.asyncio
 

@@ -6,8 +6,9 @@ import asyncio
 import logging
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,6 @@ from asyncmon.checkpoint import (
 )
 from asyncmon.checkpoint.management import restore_newest
 from asyncmon.system import clock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 DATA = Path(__file__).parent / "data"
 

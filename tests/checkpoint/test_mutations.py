@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import google_crc32c
 import numpy as np
@@ -14,10 +16,6 @@ import pytest
 from asyncmon.checkpoint import Saver, latest_checkpoint, load_checkpoint
 from asyncmon.checkpoint.manifest import Manifest
 from asyncmon.errors import DataLossError, NotFoundError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.asyncio
 

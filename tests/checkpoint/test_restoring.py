@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +15,6 @@ import pytest
 from asyncmon.checkpoint import Saver, init_from_checkpoint
 from asyncmon.checkpoint.restoring import entry_for, name_for
 from asyncmon.errors import DataLossError, InvalidArgumentError, NotFoundError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.asyncio
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import google_crc32c
 import pytest
@@ -22,10 +24,6 @@ from asyncmon.checkpoint.manifest import Manifest, TensorFile
 from asyncmon.checkpoint.retention import Kept, Retention
 from asyncmon.system import clock
 from asyncmon.system.files import FileCalls
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def steps(directory: Path) -> list[int]:
@@ -201,7 +199,7 @@ def test_best_is_the_greatest_if_so_configured_and_the_newer_of_equals() -> None
     with pytest.raises(ValueError, match="'min' or 'max'"):
         KeepBest("m", mode="up")  # type: ignore[arg-type] # refused
     with pytest.raises(ValueError, match=r"max_to_keep is a number of checkpoints, .* got 2\.5"):
-        Retention(2.5, 0, 0)  # type: ignore[arg-type]
+        Retention(2.5, 0, 0)  # type: ignore[arg-type]  # refused
 
 
 def test_the_newest_is_never_among_those_to_be_deleted() -> None:

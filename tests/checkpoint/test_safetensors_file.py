@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -22,10 +24,6 @@ from asyncmon.checkpoint import (
     verify,
 )
 from asyncmon.errors import DataLossError, NotFoundError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.asyncio
 

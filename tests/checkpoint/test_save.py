@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import anyio
 import numpy as np
@@ -13,10 +15,6 @@ import pytest
 from asyncmon.checkpoint import Saver, latest_checkpoint, load_variable
 from asyncmon.errors import CancelledError, UnknownError
 from asyncmon.system.files import FileCalls
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 class Gate(FileCalls):

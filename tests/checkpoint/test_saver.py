@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +15,6 @@ import safetensors.numpy
 
 from asyncmon.checkpoint import Saver, get_checkpoint_state, latest_checkpoint, load_variable
 from asyncmon.errors import FailedPreconditionError, NotFoundError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.asyncio
 

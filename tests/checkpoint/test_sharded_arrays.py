@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import google_crc32c
 import numpy as np
@@ -16,10 +18,6 @@ from asyncmon.checkpoint import Saver, load_checkpoint
 from asyncmon.checkpoint.manifest import Manifest
 from asyncmon.errors import DataLossError
 from asyncmon.system.snapshot import HeldArray, ShardedArray, Snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
 pytestmark = pytest.mark.asyncio
 

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import random
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,9 +26,6 @@ from asyncmon.data import ReplayBuffer
 from asyncmon.errors import NotFoundError, OpError
 from asyncmon.system.files import FileCalls
 from tests.checkpoint.memory_session import MemorySession
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.asyncio
 

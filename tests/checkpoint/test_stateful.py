@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +15,6 @@ import pytest
 from asyncmon.checkpoint import Saver, load_checkpoint
 from asyncmon.checkpoint.manifest import Manifest
 from asyncmon.checkpoint.packing import pack, unpack
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 class Source:

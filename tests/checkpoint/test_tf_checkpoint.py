@@ -7,8 +7,9 @@ import json
 import random
 import shutil
 import struct
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import google_crc32c
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 
 from asyncmon import checkpoint
 from asyncmon.checkpoint import Saver, dtypes, load_checkpoint, locations, tf_checkpoint, verify
+from asyncmon.checkpoint.contents import Contents
 from asyncmon.checkpoint.tf_checkpoint import (
     Bundle,
     BundleEntry,
@@ -27,11 +29,6 @@ from asyncmon.checkpoint.tf_checkpoint import (
 from asyncmon.cli import main
 from asyncmon.errors import DataLossError, InvalidArgumentError, NotFoundError
 from asyncmon.protobuf.tf_types import masked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from asyncmon.checkpoint.contents import Contents
 
 DATA = Path(__file__).parent / "data"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((DATA / "expected.json").read_bytes())

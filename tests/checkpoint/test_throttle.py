@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 
 from asyncmon.checkpoint import throttle
 from asyncmon.checkpoint.throttle import Control, Pace
 from asyncmon.errors import CancelledError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.asyncio
 

@@ -18,7 +18,8 @@ import select
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import anyio._backends._asyncio  # noqa: F401  # not in each forked process: it takes 50 ms
 import numpy as np
@@ -26,9 +27,6 @@ import numpy as np
 from asyncmon.checkpoint import Saver, load_checkpoint, verify
 from asyncmon.system.files import FileCalls, in_thread
 from tests.checkpoint.memory_session import MemorySession
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
 
 
 class DyingCalls(FileCalls):

@@ -7,7 +7,9 @@ import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,10 +19,6 @@ from asyncmon.cli import main
 from asyncmon.cli.main import all_commands
 from asyncmon.cli.output import complain, write_json, write_table
 from asyncmon.system.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
-    from pathlib import Path
 
 
 class Session:

@@ -9,7 +9,8 @@ import io
 import json
 import os
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,10 +20,6 @@ from asyncmon.cli import main
 from asyncmon.cli.plot import smoothed
 from asyncmon.protobuf.tf_types import masked
 from asyncmon.summary import FileWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
 from asyncmon.cli.main import main
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_model_is_written_and_errors_are_one_line(

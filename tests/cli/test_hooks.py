@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from asyncmon import hooks
 from tests import forked
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MODULE = '''
 import asyncmon as am

@@ -8,8 +8,10 @@ import re
 import signal
 import socket
 import urllib.request
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from typing import IO, TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import IO, NamedTuple
 
 import pytest
 
@@ -17,10 +19,6 @@ from asyncmon.cli import main
 from asyncmon.cli.monitor import TOKEN as TOKEN_OF_COMMANDS
 from asyncmon.monitor.serving import TOKEN_VARIABLE
 from tests import forked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 TOKEN = "a-token-that-is-long-enough"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,6 @@ from asyncmon.checkpoint import Saver
 from asyncmon.cli import main
 from asyncmon.testing import ScriptedSession
 from tests import forked
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def save(directory: Path, accuracies: list[float]) -> None:

@@ -5,15 +5,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests import forked
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 MODULE = """
 import asyncio

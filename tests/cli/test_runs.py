@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import asyncmon as am
 from asyncmon.cli.main import main
 from asyncmon.programs import FunctionProgram
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def train(directory: Path, error: Exception | None = None, **others: Any) -> None:

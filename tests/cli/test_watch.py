@@ -8,7 +8,7 @@ import pty
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,9 +18,6 @@ from asyncmon.cli import main
 from asyncmon.cli.watch import sparkline
 from asyncmon.summary import FileWriter
 from asyncmon.testing import ScriptedSession
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

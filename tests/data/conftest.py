@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
 from asyncmon.system.loop_budget import LoopBudget
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 @pytest_asyncio.fixture

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
@@ -12,9 +13,6 @@ from hypothesis import strategies as st
 
 from asyncmon.data import Dataset, from_arrays, from_iterable
 from asyncmon.testing import assert_nothing_left_behind, run
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
 
 
 async def numbers(count: int) -> AsyncIterator[int]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from asyncmon.data import from_arrays, from_iterable, stack
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

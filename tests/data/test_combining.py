@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 
 from asyncmon.data import Dataset, from_iterable
 from asyncmon.testing import assert_nothing_left_behind
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -88,7 +86,7 @@ async def test_interleaved_datasets_may_be_opened_asynchronously() -> None:
 
 
 async def test_what_is_no_dataset_cannot_be_interleaved() -> None:
-    data = from_iterable([1, 2]).interleave(lambda number: number, cycle_length=2)  # type: ignore[arg-type, return-value]
+    data = from_iterable([1, 2]).interleave(lambda number: number, cycle_length=2)
     with pytest.raises(TypeError, match="needs an iterable"):
         await anext(aiter(data))
 

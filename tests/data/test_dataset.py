@@ -5,19 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import numpy as np
 import pytest
 
 from asyncmon import errors
 from asyncmon.data import from_arrays, from_iterable
+from asyncmon.data.dataset import Iteration
 from asyncmon.testing import assert_nothing_left_behind, wait_all_tasks_blocked
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from asyncmon.data.dataset import Iteration
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from asyncmon.data import from_iterable
 from asyncmon.system.clock import monotonic
 from asyncmon.testing import wait_all_tasks_blocked
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

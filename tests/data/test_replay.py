@@ -216,7 +216,7 @@ async def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         ReplayBuffer(0)
     with pytest.raises(ValueError, match="'uniform' or 'prioritised'"):
-        ReplayBuffer(1, sampling="other")  # type: ignore[arg-type]
+        ReplayBuffer(1, sampling="other")  # type: ignore[arg-type]  # refused
     with pytest.raises(ValueError, match="beta from 0 to 1"):
         ReplayBuffer(1, beta=2)
     with pytest.raises(ValueError, match="empty"):

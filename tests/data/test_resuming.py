@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections.abc import AsyncIterator, Callable
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from asyncmon.data import Dataset, from_arrays, from_iterable
 from asyncmon.testing import assert_nothing_left_behind
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 
 from asyncmon import errors
 from asyncmon.data import from_iterable, stage
 from asyncmon.testing import assert_nothing_left_behind, wait_all_tasks_blocked
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -82,7 +80,7 @@ async def test_what_is_no_iterable_is_refused() -> None:
     with pytest.raises(TypeError, match="a string is no data"):
         from_iterable("file.txt")
     with pytest.raises(TypeError, match="expected to return an iterable"):
-        await anext(aiter(from_iterable(lambda: 3)))  # type: ignore[arg-type, return-value]
+        await anext(aiter(from_iterable(lambda: 3)))  # type: ignore[arg-type, return-value]  # refused
 
 
 async def test_a_function_is_called_for_every_pass_and_an_iterator_can_be_read_once() -> None:
@@ -256,7 +254,7 @@ async def test_a_source_that_ignores_its_cancellation_is_left_behind_and_named(
         yield 1
 
     data = from_iterable(stubborn)
-    waiting = asyncio.ensure_future(anext(aiter(data)))  # type: ignore[arg-type]  # a coroutine
+    waiting = asyncio.ensure_future(anext(aiter(data)))  # a coroutine
     await wait_all_tasks_blocked()
     waiting.cancel()
     await asyncio.wait([waiting])

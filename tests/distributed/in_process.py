@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asyncmon.distributed.cluster_spec import ClusterSpec
 from asyncmon.distributed.partitioned_backend import PartitionedBackend
@@ -14,14 +14,11 @@ from asyncmon.distributed.remote_backend import RemoteBackend
 from asyncmon.distributed.service import SessionService
 from asyncmon.distributed.wire import Message, frame, unframe
 from asyncmon.errors import CancelledError, UnavailableError
-from asyncmon.graph import Session
+from asyncmon.graph import Graph, Session
 from asyncmon.graph.execution.executor import Executor
 from asyncmon.graph.execution.state import StateStore
 from asyncmon.graph.session.backend import DirectBackend, register_session_factory
 from asyncmon.session_config import SessionConfig
-
-if TYPE_CHECKING:
-    from asyncmon.graph import Graph
 
 _numbers = itertools.count()
 

@@ -7,14 +7,12 @@ import contextlib
 import json
 import socket
 import subprocess
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
 
 import asyncmon as am
 from tests import forked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def rpc_config(**options: Any) -> am.SessionConfig:

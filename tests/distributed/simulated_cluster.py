@@ -68,10 +68,10 @@ class Run:
     def programs(self) -> dict[str, Main]:
         count = len(CLUSTER["worker"])
         names = ["chief", *(f"worker/{i}" for i in range(1, count))]
-        return {name: lambda i=i: self.work(i) for i, name in enumerate(names)}  # type: ignore[misc]
+        return {name: lambda i=i: self.work(i) for i, name in enumerate(names)}  # type: ignore[misc]  # a lambda
 
     def services(self) -> dict[str, Main]:
-        return {f"ps/{i}": lambda i=i: self.serve(i) for i in range(len(CLUSTER["ps"]))}  # type: ignore[misc]
+        return {f"ps/{i}": lambda i=i: self.serve(i) for i in range(len(CLUSTER["ps"]))}  # type: ignore[misc]  # a lambda
 
     def simulate(self, *args: Any, deadline_secs: float = 400.0, **options: Any) -> Report:
         report = simulate(

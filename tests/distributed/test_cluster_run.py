@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
 from math import inf
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -14,7 +16,7 @@ import asyncmon as am
 from asyncmon import errors, graph
 from asyncmon.distributed.cluster_run import RunRecord
 from asyncmon.distributed.remote_run import RemoteRun
-from asyncmon.distributed.wire import Decoder
+from asyncmon.distributed.wire import Decoder, Message
 from asyncmon.runtime.stop.stop import Cause, Stop
 from asyncmon.testing import wait_all_tasks_blocked
 from tests.distributed.in_process import InProcessCluster
@@ -22,12 +24,6 @@ from tests.distributed.test_roles import CLUSTER, add, session, work
 
 ENOUGH = Stop(Cause.CLUSTER, "enough", "chief", preempted=True)
 LAST_STEP = Stop(Cause.CLUSTER, "the last step")
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from pathlib import Path
-
-    from asyncmon.distributed.wire import Message
 
 pytestmark = pytest.mark.asyncio
 
@@ -422,11 +418,11 @@ async def test_a_chief_recovers_during_a_snapshot_and_ends_well(
         def _delay(self, channel: Any) -> None:
             deliver, close, closed = channel.call, channel.close, asyncio.Event()
 
-            async def delayed(request: Message, timeout: float) -> Message:
+            async def delayed(request: Message, timeout: float) -> Any:
                 if Decoder(request).content.get("job") == "snapshot" and not reached.is_set():
                     reached.set()
                     await closed.wait()
-                return await deliver(request, timeout)  # type: ignore[no-any-return]
+                return await deliver(request, timeout)
 
             async def close_after() -> None:
                 await close()
@@ -461,14 +457,14 @@ def cut_off(
     def cut(channel: Any) -> None:
         deliver = channel.call
 
-        async def call(message: Message, timeout: float) -> Message:
+        async def call(message: Message, timeout: float) -> Any:
             content = Decoder(message).content
             request = content["request"] if content["do"] == "cluster_run" else {"method": None}
             is_cut = request["method"] == method and request.get("name", "").startswith(name)
             if is_cut and asyncio.get_running_loop().time() < end:
                 failed.append(method)
                 raise error("cut off")
-            return await deliver(message, timeout)  # type: ignore[no-any-return]
+            return await deliver(message, timeout)
 
         channel.call = call
 

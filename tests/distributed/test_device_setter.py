@@ -118,7 +118,7 @@ def test_errors() -> None:
     with pytest.raises(TypeError, match="`cluster` must be a dictionary"):
         replica_device_setter(cluster=5)
     with pytest.raises(TypeError, match="ps_strategy must be callable"):
-        replica_device_setter(1, ps_strategy=3)  # type: ignore[arg-type]
+        replica_device_setter(1, ps_strategy=3)  # type: ignore[arg-type]  # refused
     with pytest.raises(ValueError, match="Unknown attribute 'bad' is encountered"):
         replica_device_setter(cluster={"ps": ["a"]}, ps_device="bad")
     with (

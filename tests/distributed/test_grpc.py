@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -20,9 +21,6 @@ from asyncmon.distributed.server import Server
 from asyncmon.distributed.wire import decode, encode, frame
 from tests import forked
 from tests.distributed.over_grpc import rpc_config, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 # --- chunks ---------------------------------------------------------------------------------------

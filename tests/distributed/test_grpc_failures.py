@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,6 @@ import pytest
 import asyncmon as am
 from asyncmon import errors, graph
 from tests.distributed.over_grpc import Proxy, ServerProcess, free_port, rpc_config
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def counter() -> tuple[Any, Any]:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
 import pytest
 
+import asyncmon as am
 from asyncmon import errors, graph
 from asyncmon.distributed.grpc_transport import TOKEN
 from asyncmon.distributed.own_token import own_token
 from asyncmon.distributed.server import Server
 from tests.distributed.over_grpc import make_certificates, rpc_config
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import asyncmon as am
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the command openssl")
 

@@ -9,19 +9,16 @@ import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import asyncmon as am
 from asyncmon import errors, graph
+from asyncmon.distributed.local import LocalChannel
 from asyncmon.distributed.wire import Message
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from asyncmon.distributed.local import LocalChannel
 
 pytestmark = pytest.mark.asyncio
 

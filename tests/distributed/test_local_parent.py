@@ -6,16 +6,13 @@ import os
 import select
 import signal
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from asyncmon import graph
 from tests import forked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for processes by pidfd_open"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,11 +18,7 @@ from asyncmon.distributed.wire import Decoder, Message
 from asyncmon.testing import wait_all_tasks_blocked
 from tests.distributed.in_process import InProcessCluster
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    Start = Callable[[Any], InProcessCluster]
+Start = Callable[[Any], InProcessCluster]
 
 CLUSTER = {"ps": ["a:1", "b:1"], "worker": ["c:1", "d:1"]}
 ROWS = np.arange(12, dtype=np.float32).reshape(3, 4) / 10
@@ -327,7 +325,7 @@ async def test_a_snapshot_that_fails_at_a_lost_server_does_not_wait_for_the_othe
         lost.call, late.call = cut, delayed  # type: ignore[method-assign]  # the network's faults
         with pytest.raises(errors.UnavailableError, match="The connection broke"):
             await sess.snapshot()
-        lost.call, late.call = carry, deliver  # type: ignore[method-assign]
+        lost.call, late.call = carry, deliver  # type: ignore[method-assign]  # likewise
         await sess.run(step)
         assert await sess.run(parts) == [1.0, 1.0]
 
@@ -380,11 +378,11 @@ async def test_a_snapshot_is_aborted_if_the_session_is_closed_first(start: Start
         async def closed(request: Message, timeout: float) -> Message:
             if Decoder(request).content.get("job") != "snapshot":
                 return await deliver(request, timeout)
-            channel.call = deliver  # type: ignore[method-assign]
+            channel.call = deliver  # type: ignore[method-assign]  # likewise
             await chief.close()
             return await deliver(request, timeout)
 
-        channel.call = closed  # type: ignore[method-assign]
+        channel.call = closed  # type: ignore[method-assign]  # the fault
         with pytest.raises(errors.AbortedError), await chief.snapshot():
             pass
         await chief.close()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +17,6 @@ from asyncmon.distributed.server import Server
 from tests.distributed.in_process import InProcessCluster
 from tests.distributed.over_grpc import free_port
 from tests.simulation import at, kill, simulate
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROWS, WIDTH = 1000, 8
 IDS = np.arange(0, ROWS, 7)

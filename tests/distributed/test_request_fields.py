@@ -7,7 +7,8 @@ import contextlib
 import copy
 import enum
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +20,6 @@ from asyncmon.distributed import wire
 from asyncmon.distributed.error_data import error_data, error_of
 from asyncmon.distributed.wire import Decoder, Encoder, Message, decode, encode, frame, unframe
 from tests.distributed.in_process import InProcessChannel, InProcessCluster, remote_session
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 WRONG = [
     None, True, -1, 1 << 63, 1.5, float("nan"), float("inf"), "", "x", b"x", [], [1], [[1]], ["array"],

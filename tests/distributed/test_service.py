@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,9 +21,6 @@ from tests.distributed.in_process import (
     own_state_service,
     remote_session,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROWS = np.ones((3, 4), np.float32)
 

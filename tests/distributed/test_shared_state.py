@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,6 @@ import asyncmon as am
 from asyncmon import errors, graph
 from asyncmon.distributed.server import Server
 from tests.distributed.over_grpc import free_port, rpc_config, until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.asyncio
 
@@ -280,7 +278,7 @@ async def test_the_names_of_containers_are_checked_by_the_server() -> None:
         with pytest.raises(
             errors.InvalidArgumentError, match=r"Expected `str`, got `int` - at `\$\.containers"
         ):
-            await graph.Session.reset(server.target, [5], rpc_config())  # type: ignore[list-item]
+            await graph.Session.reset(server.target, [5], rpc_config())  # type: ignore[list-item]  # refused
 
 
 # --- devices ------------------------------------------------------------------------------------------

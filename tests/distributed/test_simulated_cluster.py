@@ -23,7 +23,7 @@ def test_a_cluster_counts_every_step_once() -> None:
     assert report.secs < 10
 
 
-@pytest.mark.campaign("simulation", short=50)
+@pytest.mark.campaign("simulation", short=20)
 def test_the_promises_hold_under_the_faults_of_a_seed(seed: int) -> None:
     Run().simulate(seed=seed, faults=FAULTS)
 

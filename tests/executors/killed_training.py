@@ -11,8 +11,9 @@ import json
 import os
 import random
 import sys
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +21,6 @@ import asyncmon as am
 from asyncmon.data import from_iterable
 from asyncmon.executors import ProcessExecutor
 from asyncmon.programs import FunctionProgram
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 COUNT, SIZE = 48, 4
 TOKEN = "a token of a test"
@@ -52,7 +50,7 @@ async def served(made: Any, port: int) -> AsyncIterator[None]:
         made.app(token=TOKEN, lease_secs=0.5), port=port, lifespan="off", log_config=None
     )
     server = uvicorn.Server(config)
-    server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
+    server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]  # its own signals stay
     serving = asyncio.create_task(server.serve())
     try:
         yield

@@ -14,16 +14,14 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests import forked
 from tests.executors.killed_training import COUNT, GRACE_SECS, SIZE, TOKEN
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HERE = Path(__file__).parent
 TARGET = 7

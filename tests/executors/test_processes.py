@@ -7,7 +7,8 @@ import importlib
 import os
 import select
 import signal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,6 @@ from tests import forked
 from tests.executors import calls
 from tests.faults import FailAfterCommit
 from tests.runtime.pipelines.conftest import Bench
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.asyncio
 
@@ -217,7 +215,7 @@ async def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="is inside of a function, and a child process cannot"):
         ProcessExecutor(inside)
     with pytest.raises(TypeError, match="takes a function of a module, got 'double'"):
-        ProcessExecutor("double")  # type: ignore[arg-type]
+        ProcessExecutor("double")  # type: ignore[arg-type]  # refused
     with pytest.raises(ValueError, match="must be 1 or more, got 0"):
         ProcessExecutor(calls.double, 0)
 

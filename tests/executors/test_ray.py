@@ -85,7 +85,7 @@ def test_stop_kills_a_busy_actor(found: dict[str, Any]) -> None:
 def test_wrong_arguments_are_refused() -> None:
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'asyncmon[ray]'")
     with pytest.raises(TypeError, match="takes a function, got 'double'"):
-        RayExecutor("double")  # type: ignore[arg-type]
+        RayExecutor("double")  # type: ignore[arg-type]  # refused
     with pytest.raises(ValueError, match="must be 1 or more, got 0"):
         RayExecutor(len, 0)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +12,6 @@ import pytest
 from asyncmon import graph as tf
 from asyncmon.graph import Graph
 from asyncmon.testing.gradients import check_gradients
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture(autouse=True)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from hypothesis import HealthCheck, settings
 
 from asyncmon import graph as tf
 from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, ZERO, OpDef, OpRecord, RandomOpDef, table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @cache

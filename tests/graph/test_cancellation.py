@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,6 @@ from asyncmon import errors
 from asyncmon import graph as tf
 from asyncmon.graph.core.op import table
 from tests.faults import AtAwait
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 pytestmark = pytest.mark.asyncio
 

@@ -5,7 +5,8 @@ An op with a gradient that has no case here fails the last test.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,9 +23,6 @@ from tests.graph.op_checks import (
     several,
     types_of,
 )  # fmt: skip
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 nn = tf.nn
 

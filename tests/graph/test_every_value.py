@@ -6,15 +6,13 @@ That suite fails for an op without a sample; this one for a sample without a ref
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.graph.test_kernel_contract import ACTIVATIONS, AT, BINARY, SAMPLES, UNARY
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 OTHERWISE = {"random", "orthogonal", "dropout"}
 """Samples that draw: their source is tested in test_random_ops and test_nn_normalization."""

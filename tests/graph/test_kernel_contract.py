@@ -6,7 +6,8 @@ cannot be written, and held to what its entry says.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +16,6 @@ from asyncmon import graph as tf
 from asyncmon.graph.core.op import OpDef, RandomOpDef
 from asyncmon.graph.ops.gather import unique_rows
 from tests.graph.op_checks import check_promises, nodes_of, ops_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 RNG = np.random.default_rng(31)
 X = RNG.uniform(0.2, 0.9, (4, 6))

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 import pytest
 
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.testing import ScriptedCreator, ScriptedSession
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 
 class Train(Protocol):

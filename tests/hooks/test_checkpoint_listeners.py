@@ -7,8 +7,9 @@ import contextlib
 import errno
 import os
 import threading
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import google_crc32c
 import numpy as np
@@ -19,6 +20,7 @@ from asyncmon.errors import AbortedError, CancelledError, InvalidArgumentError, 
 from asyncmon.hooks import CheckpointSaverHook, CheckpointSaverListener, StepCounterHook
 from asyncmon.runtime import ChiefSessionCreator, Scaffold
 from asyncmon.runtime.monitored_session import MonitoredSession
+from asyncmon.runtime.protocols import Session
 from asyncmon.summary import Event, SessionLog, summary_iterator
 from asyncmon.system.files import FileCalls
 from asyncmon.system.snapshot import HeldArray, Snapshot
@@ -29,14 +31,9 @@ from asyncmon.testing import (
     ScriptedSession,
     wait_all_tasks_blocked,
 )
+from tests.hooks.conftest import Train
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from asyncmon.runtime.protocols import Session
-    from tests.hooks.conftest import Train
-
-    Lines = Callable[..., list[str]]
+Lines = Callable[..., list[str]]
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -580,7 +577,7 @@ async def test_a_hook_whose_listener_fails_is_taken_out_at_the_next_save_if_so_c
 
 
 class PlainListener(CheckpointSaverListener):
-    def after_save(self, session: Session, global_step_value: int) -> None:  # type: ignore[override]
+    def after_save(self, session: Session, global_step_value: int) -> None:  # type: ignore[override]  # plain, as in TF1
         """As in TF1, where no caller awaits it."""
 
 

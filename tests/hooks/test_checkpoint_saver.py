@@ -7,14 +7,17 @@ import fcntl
 import gc
 import os
 import threading
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from asyncmon import graph as g
 from asyncmon.checkpoint import CheckpointReader, Saver, get_checkpoint_state, latest_checkpoint
+from asyncmon.checkpoint.saver import WhenBusy
 from asyncmon.checkpoint.throttle import current
 from asyncmon.errors import AbortedError, FailedPreconditionError, UnavailableError
 from asyncmon.hooks import CheckpointSaverHook, CheckpointSaverListener, NanTensorHook
@@ -34,15 +37,9 @@ from asyncmon.testing import (
     assert_nothing_left_behind,
     fail_in,
 )
+from tests.hooks.conftest import Train
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from asyncmon.checkpoint.saver import WhenBusy
-    from tests.hooks.conftest import Train
-
-    Lasting = Callable[..., Iterable[Any]]
+Lasting = Callable[..., Iterable[Any]]
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -103,7 +100,7 @@ async def test_two_savers_in_the_collection_are_too_many_hk_ckpt_1(tmp_path: Pat
         hook = CheckpointSaverHook(tmp_path, save_steps=1)
         await hook.begin()
         with pytest.raises(RuntimeError, match="More than one item in collection savers"):
-            await hook.after_create_session(ScriptedSession(), None)  # type: ignore[arg-type]
+            await hook.after_create_session(ScriptedSession(), None)  # type: ignore[arg-type]  # refused
         await hook.cleanup(None)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -10,11 +10,7 @@ from asyncmon.checkpoint import Saver
 from asyncmon.hooks import CheckpointSaverHook, ClusterHook
 from asyncmon.runtime.hook_check import check_hooks
 from asyncmon.testing import RecordingHook
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.hooks.conftest import Train
+from tests.hooks.conftest import Train
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

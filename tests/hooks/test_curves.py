@@ -6,15 +6,13 @@ import asyncio
 import math
 import re
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import asyncmon as am
 from asyncmon.hooks.curves import _MOST
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.asyncio
 

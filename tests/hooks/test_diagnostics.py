@@ -7,7 +7,8 @@ import errno
 import io
 import logging
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,6 @@ from asyncmon.summary import FileWriter
 from asyncmon.summary.graph_events import write_graph_text
 from asyncmon.system.files import FileCalls
 from asyncmon.testing import ScriptedCreator, ScriptedSession
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

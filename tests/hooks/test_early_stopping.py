@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,10 +14,6 @@ from asyncmon.programs import FunctionProgram
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.runtime.scaffold import Scaffold
 from asyncmon.runtime.session_creators import ChiefSessionCreator
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,11 +24,7 @@ from asyncmon.summary import FileWriter, summary_iterator
 from asyncmon.system import clock
 from asyncmon.testing import ScriptedSession, assert_nothing_left_behind, wait_all_tasks_blocked
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    Result = tuple[int, dict[str, float], float]
+Result = tuple[int, dict[str, float], float]
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,6 @@ from asyncmon.programs import FunctionProgram
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.runtime.session_creators import ChiefSessionCreator
 from asyncmon.system import clock
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 
@@ -14,11 +15,7 @@ from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.runtime.recovery import Recovery
 from asyncmon.system import clock
 from asyncmon.testing import ScriptedCreator, ScriptedSession
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from tests.hooks.conftest import Train
+from tests.hooks.conftest import Train
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -154,7 +151,7 @@ async def test_one_positive_period_is_needed(arguments: dict[str, Any]) -> None:
 
 async def test_wrong_functions_are_refused_at_once() -> None:
     with pytest.raises(TypeError, match="takes an `async def` function"):
-        every(steps=1)(lambda: None)  # type: ignore[arg-type,return-value]
+        every(steps=1)(lambda: None)  # type: ignore[arg-type,return-value]  # refused
 
     async def wrong(a: int, b: int) -> None: ...
 

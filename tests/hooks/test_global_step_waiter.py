@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,11 +12,7 @@ from asyncmon.hooks import GlobalStepWaiterHook
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.system import clock
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.hooks.conftest import Train
+from tests.hooks.conftest import Train
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,12 +16,7 @@ from asyncmon.hooks import CheckpointSaverHook, JsonlWriter, StepCounterHook, Su
 from asyncmon.summary import HistogramProto, SessionLog, Summary
 from asyncmon.summary.events import Image, TensorProto, Value
 from asyncmon.testing import ScriptedSession, assert_nothing_left_behind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from tests.hooks.conftest import Train
+from tests.hooks.conftest import Train
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -6,22 +6,18 @@ import asyncio
 import csv
 import json
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import asyncmon as am
 from asyncmon.monitor.live_run import LiveRun
-from asyncmon.summary import find_event_files, read_scalars, summary_iterator
+from asyncmon.summary import Event, find_event_files, read_scalars, summary_iterator
+from asyncmon.summary.logged import LoggedValue
 from asyncmon.testing import ScriptedCreator, ScriptedSession, fail_at_step
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from asyncmon.summary import Event
-    from asyncmon.summary.logged import LoggedValue
 
 pytestmark = pytest.mark.asyncio
 
@@ -374,7 +370,7 @@ async def test_logging_is_safe_in_threads_and_refused_outside_of_a_session() -> 
         sess.log("x", 1.0)
     async with sess:
         await asyncio.gather(*(asyncio.to_thread(sess.log, "x", n) for n in range(20)))
-    assert sorted(values["x"] for _, values in kept.values) == list(range(20))  # type: ignore[type-var]
+    assert sorted(values["x"] for _, values in kept.values) == list(range(20))  # type: ignore[type-var]  # numbers
     with pytest.raises(RuntimeError, match="The session is closed"):
         sess.log_config({"rate": 0.1})
 
@@ -441,9 +437,9 @@ async def test_values_of_steps_that_a_recovery_repeats_are_dropped_from_event_fi
 
 async def test_an_object_that_is_no_logger_is_refused() -> None:
     with pytest.raises(TypeError, match="lacks write, write_config, flush, close"):
-        am.MonitoredTrainingSession(loggers=["runs/1"])  # type: ignore[list-item]
+        am.MonitoredTrainingSession(loggers=["runs/1"])  # type: ignore[list-item]  # refused
     with pytest.raises(TypeError, match=r"loggers must be a list of loggers, got .*JsonlWriter"):
-        am.MonitoredTrainingSession(loggers=am.JsonlWriter("x.jsonl"))  # type: ignore[arg-type]
+        am.MonitoredTrainingSession(loggers=am.JsonlWriter("x.jsonl"))  # type: ignore[arg-type]  # refused
 
 
 async def test_json_lines_that_a_disk_refuses_are_bounded(

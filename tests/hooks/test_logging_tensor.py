@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,14 +14,10 @@ from asyncmon.hooks import LoggingTensorHook
 from asyncmon.runtime.hook import overrides
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.testing import ScriptedCreator, ScriptedSession
+from tests.hooks.conftest import Train
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from tests.hooks.conftest import Train
-
-    Lines = Callable[[str], list[str]]
-    Lasting = Callable[..., Iterable[Any]]
+Lines = Callable[[str], list[str]]
+Lasting = Callable[..., Iterable[Any]]
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -6,7 +6,9 @@ import asyncio
 import logging
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,13 +18,8 @@ from asyncmon.runtime.hook import SessionRunHook
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.summary import FileWriter, summary_iterator
 from asyncmon.testing import ScriptedCreator, ScriptedSession, assert_nothing_left_behind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from asyncmon.testing.pytest_plugin import VirtualTime
-    from tests.hooks.conftest import Train
+from asyncmon.testing.pytest_plugin import VirtualTime
+from tests.hooks.conftest import Train
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -105,7 +102,7 @@ async def test_code_that_holds_the_loop_is_named_with_task_hook_and_line(
         async with assert_nothing_left_behind():
             hooks = [LoopLagHook(warn_secs=0.01, interval_secs=0.01), holding]
             async with MonitoredSession(ScriptedCreator(ScriptedSession()), hooks) as sess:
-                asyncio.current_task().set_name("the trainer")  # type: ignore[union-attr]
+                asyncio.current_task().set_name("the trainer")  # type: ignore[union-attr]  # in a task
                 await asyncio.sleep(1)
                 await sess.run("train")
     finally:

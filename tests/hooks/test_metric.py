@@ -43,7 +43,7 @@ class Precision:
 class Spread(Precision):
     """As torchmetrics: a parameter for each output."""
 
-    def update(self, predicted: Any, labels: Any, _weight: float = 1.0) -> None:  # type: ignore[override]
+    def update(self, predicted: Any, labels: Any, _weight: float = 1.0) -> None:  # type: ignore[override]  # as torchmetrics
         super().update({"predicted": predicted, "labels": labels})
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,11 +12,7 @@ from asyncmon.errors import OutOfRangeError
 from asyncmon.hooks import FeedFnHook, FinalOpsHook
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.hooks.conftest import Train
+from tests.hooks.conftest import Train
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -121,4 +118,4 @@ async def test_a_key_that_the_caller_feeds_too_is_refused_hk_feed_1() -> None:
 
 async def test_a_feed_function_is_callable() -> None:
     with pytest.raises(TypeError, match="feed_fn must be a function"):
-        FeedFnHook({"x": 1})  # type: ignore[arg-type]
+        FeedFnHook({"x": 1})  # type: ignore[arg-type]  # refused

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,13 +14,9 @@ from rich.console import Console
 from asyncmon.hooks import ProgressHook, StopAtStepHook
 from asyncmon.runtime.hook import overrides
 from asyncmon.testing import ScriptedSession, assert_nothing_left_behind
+from tests.hooks.conftest import Train
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from tests.hooks.conftest import Train
-
-    Lasting = Callable[..., Iterable[Any]]
+Lasting = Callable[..., Iterable[Any]]
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,10 +34,6 @@ from asyncmon.hooks import (
 from asyncmon.programs import FunctionProgram
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.runtime.session_creators import ChiefSessionCreator
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -6,7 +6,8 @@ import asyncio
 import errno
 import logging
 import os
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -17,9 +18,6 @@ from asyncmon.monitor.live_run import LiveRun
 from asyncmon.summary import summary_iterator
 from asyncmon.system.files import FileCalls
 from asyncmon.testing import ScriptedCreator, ScriptedSession, wait_all_tasks_blocked
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -90,7 +88,7 @@ async def test_a_save_that_fails_is_a_warning_and_the_next_one_tries_again(
     assert "ResourceExhaustedError: " in record.getMessage()
     assert "No space left" in record.getMessage()
     assert record.exc_info is None
-    assert record.run == "a"  # type: ignore[attr-defined]
+    assert record.run == "a"  # type: ignore[attr-defined]  # of asyncmon's records
     assert sess.statistics().failed_saves == 1
 
 
@@ -244,4 +242,4 @@ async def test_a_training_session_passes_it_on(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="on_save_error='log' needs a checkpoint_dir"):
         am.MonitoredTrainingSession(program=program, on_save_error="log")
     with pytest.raises(ValueError, match="on_save_error must be 'raise' or 'log', got 'no'"):
-        am.CheckpointSaverHook(tmp_path, 1, on_save_error="no")  # type: ignore[arg-type]
+        am.CheckpointSaverHook(tmp_path, 1, on_save_error="no")  # type: ignore[arg-type]  # refused

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,15 +17,10 @@ from asyncmon.runtime.hook import overrides
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.summary import FileWriter, summary_iterator
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession
+from tests.hooks.conftest import Train
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from tests.hooks.conftest import Train
-
-    Lines = Callable[[str], list[str]]
-    Lasting = Callable[..., Iterable[Any]]
+Lines = Callable[[str], list[str]]
+Lasting = Callable[..., Iterable[Any]]
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -11,9 +11,7 @@ from asyncmon.errors import AbortedError
 from asyncmon.hooks import StopAtStepHook
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession
-
-if TYPE_CHECKING:
-    from tests.hooks.conftest import Train
+from tests.hooks.conftest import Train
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,14 +25,9 @@ from asyncmon.summary import (
     summary_iterator,
 )
 from asyncmon.testing import ScriptedCreator, ScriptedSession
+from tests.hooks.conftest import Train
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from tests.hooks.conftest import Train
-
-    Lasting = Callable[..., Iterable[Any]]
+Lasting = Callable[..., Iterable[Any]]
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import asyncmon as am
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Steered:

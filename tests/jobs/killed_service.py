@@ -7,7 +7,7 @@ import contextlib
 import fcntl
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import uvicorn
 from starlette.applications import Starlette
@@ -15,9 +15,6 @@ from starlette.routing import Mount
 
 import asyncmon as am
 from tests.jobs.kinds import counting, note
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 async def work(job: am.jobs.RunningJob) -> None:
@@ -41,7 +38,7 @@ async def work(job: am.jobs.RunningJob) -> None:
 
 def service(directory: str, executor: str) -> Starlette:
     queue = am.jobs.JobQueue(directory, max_running=3, grace=10.0)
-    queue.kind("work", executor=executor)(work)  # type: ignore[arg-type]
+    queue.kind("work", executor=executor)(work)  # type: ignore[arg-type]  # a name
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

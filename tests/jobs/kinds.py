@@ -7,12 +7,10 @@ import multiprocessing
 import os
 import signal
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import asyncmon as am
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 
 async def _count(state: dict[str, Any]) -> int:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from asyncmon.jobs import table
 from asyncmon.jobs.lease import Lease
-from asyncmon.jobs.store import Store
+from asyncmon.jobs.store import Row, Store
 from asyncmon.jobs.table import End, Found, Spec, State
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
-    from pathlib import Path
-
-    from asyncmon.jobs.store import Row
 
 pytestmark = [pytest.mark.asyncio]
 NOW = 100.0

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import asyncmon as am
 from asyncmon.jobs import table
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from pathlib import Path
-
-    from tests.jobs.conftest import Steered
+from tests.jobs.conftest import Steered
 
 pytest.importorskip("starlette", reason="the extra web is not installed")
 httpx = pytest.importorskip("httpx", reason="a test package is not installed")

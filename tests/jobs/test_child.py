@@ -11,17 +11,15 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import asyncmon as am
 from asyncmon.jobs.kinds import uses_torch
 from tests.jobs import kinds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,7 +88,7 @@ async def test_a_child_ignores_ctrl_c_and_takes_sigterm_for_a_shutdown(root: Pat
         job = await queue.submit("count", {"steps": 100_000, "pause": 0.01}, name="x")
         await job.wait("running")
         assert queue._worker is not None
-        child = queue._worker.mine[job.id].runner._process.pid  # type: ignore[attr-defined]
+        child = queue._worker.mine[job.id].runner._process.pid  # type: ignore[attr-defined]  # a process's runner
         os.kill(child, signal.SIGINT)
         await asyncio.sleep(0.5)
         assert ((await job.refresh()).state, job.attempt) == ("running", 1)
@@ -162,7 +160,7 @@ def test_a_kind_that_a_child_cannot_import_is_refused(root: Path, how: str) -> N
     with pytest.raises(ValueError, match="The kind 'x' is registered already"):
         queue.kind("x")
     with pytest.raises(TypeError, match="A kind is an `async def` function of one argument"):
-        queue.kind("y")(lambda job: None)  # type: ignore[arg-type, return-value]
+        queue.kind("y")(lambda job: None)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +190,7 @@ def test_the_executor_is_that_of_the_kind_or_of_the_queue_or_as_the_module_needs
     torch_kind = importlib.import_module("torch_kind")
     found = {}
     for of_queue in (None, "inline", "process"):
-        queue = am.jobs.JobQueue(root, executor=of_queue)  # type: ignore[arg-type]
+        queue = am.jobs.JobQueue(root, executor=of_queue)
         queue.kind("torch")(torch_kind.train)
         queue.kind("plain")(kinds.count)
         queue.kind("own", executor="inline")(torch_kind.train)
@@ -312,7 +310,7 @@ async def test_a_child_whose_parent_died_saves_ends_and_is_preempted(root: Path)
         "preempted",
         {"id": found.id, "name": "x", "kind": "count", "attempt": 1},
     )
-    assert found.step == record.saved >= (job.step or 0)  # type: ignore[operator]
+    assert found.step == record.saved >= (job.step or 0)  # type: ignore[operator]  # both are known
 
 
 PAUSES = """

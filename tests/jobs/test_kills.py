@@ -15,13 +15,11 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytest.importorskip("uvicorn", reason="the extra web is not installed")
 pytest.importorskip("starlette", reason="the extra web is not installed")

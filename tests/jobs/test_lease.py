@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from asyncmon.jobs.lease import Lease
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOLDER = "import os, sys; os.set_inheritable(int(sys.argv[1]), False); print('ready'); sys.stdin.read()"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,8 @@ from asyncmon.jobs.directories import check_file_system
 from asyncmon.jobs.lease import Lease
 from asyncmon.system import portable
 from asyncmon.testing import assert_nothing_left_behind
+from tests.jobs.conftest import Steered
 from tests.jobs.kinds import counting
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.jobs.conftest import Steered
 
 pytestmark = [pytest.mark.asyncio]
 

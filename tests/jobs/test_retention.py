@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import asyncmon as am
 from asyncmon.jobs.directories import _TRASH, MARK, QueueDirectory
 from tests.jobs.kinds import counting
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio]
 

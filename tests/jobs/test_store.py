@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from asyncmon.jobs.store import Store, add_event
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-    from pathlib import Path
 
 
 @asynccontextmanager

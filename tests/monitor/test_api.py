@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,6 @@ from asyncmon.monitor.run import Details, LoopLag, Saving, Status
 from asyncmon.runtime.session_statistics import QueueStatistics, TaskStatistics, TimerStatistics
 from asyncmon.summary import FileWriter
 from tests.monitor.scripted import ScriptedRun, client
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RUN = "/api/runs/digits"
 

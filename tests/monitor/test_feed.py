@@ -70,7 +70,7 @@ async def test_a_viewer_that_comes_back_has_no_gap_and_no_duplicate() -> None:
             last = viewer.events[-1][1]
 
 
-@pytest.mark.campaign("monitor", short=10)
+@pytest.mark.campaign("monitor", short=5)
 async def test_viewers_that_come_stall_and_go_have_no_gap_and_no_duplicate(seed: int) -> None:
     dice, run, last = random.Random(seed), ScriptedRun(), 2000
     app = am.monitor.create_app(run)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,9 +14,6 @@ from hypothesis import strategies as st
 import asyncmon as am
 from asyncmon.monitor.guard import LOGIN_SECS, Rates, is_loopback
 from tests.monitor.scripted import BEARER, TOKEN, ScriptedRun, answered, client
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 STOP = "/api/runs/digits/stop"
 PRIVATE = ["/api/runs", "/api/runs/digits", "/api/events", "/metrics", "/api/runs/digits/log"]

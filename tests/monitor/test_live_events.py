@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +13,6 @@ import pytest
 from asyncmon.monitor import RunDirectory
 from asyncmon.summary import FileWriter, Summary, event_log
 from asyncmon.system.files import FileCalls
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,6 @@ from asyncmon.testing import (
     wait_all_tasks_blocked,
 )
 from tests.monitor.scripted import client
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -394,7 +392,7 @@ async def http_row(sess: am.MonitoredSession) -> Any:
 
 async def test_what_is_no_session_is_refused() -> None:
     with pytest.raises(TypeError, match="A session, a run, or the path of a log directory"):
-        LiveRun("digits", 3)  # type: ignore[arg-type]
+        LiveRun("digits", 3)  # type: ignore[arg-type]  # refused
 
 
 async def test_the_end_of_the_application_ends_what_is_measured() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import prometheus_client
 import pytest
@@ -21,9 +22,6 @@ from asyncmon.testing import (
     wait_all_tasks_blocked,
 )
 from tests.monitor.scripted import client
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
-import subprocess
-import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from asyncmon.summary import FileWriter
+from tests import forked
 from tests.browser import NEEDS_BROWSER, Page, browser, ended
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytest.importorskip("starlette", reason="the extra `web` is not installed")
 pytest.importorskip("uvicorn", reason="the extra `web` is not installed")
@@ -72,23 +68,15 @@ def logdir(tmp_path: Path) -> Path:
 @contextmanager
 def served(logdir: Path, port: int = 0, token: str | None = None) -> Iterator[str]:
     """Serve a log directory from another process; give the URL that it prints."""
-    environment = dict(os.environ)
-    environment.pop("ASYNCMON_TOKEN", None)
-    if token is not None:
-        environment["ASYNCMON_TOKEN"] = token
-    server = subprocess.Popen(
-        [sys.executable, "-m", "asyncmon", "monitor", str(logdir), "--port", str(port)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        env=environment,
-        text=True,
-    )
-    with ended(server):
-        assert server.stdout is not None
-        with server.stdout as out:
-            url = out.readline().strip()
-            assert url.startswith("http://127.0.0.1:"), url
-            yield url
+    server = forked.Process(
+        "asyncmon", "monitor", str(logdir), "--port", str(port),
+        imported=("asyncmon.monitor.serving", "uvicorn"),
+        env={"ASYNCMON_TOKEN": token} if token else {},
+    )  # fmt: skip
+    with server, ended(server):
+        url = server.stdout.readline().strip()
+        assert url.startswith("http://127.0.0.1:"), url
+        yield url
 
 
 @pytest.fixture

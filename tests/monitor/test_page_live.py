@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from tests.browser import NEEDS_BROWSER, Page, browser, ended
 from tests.monitor.test_page import TEXT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytest.importorskip("starlette", reason="the extra `web` is not installed")
 pytest.importorskip("uvicorn", reason="the extra `web` is not installed")

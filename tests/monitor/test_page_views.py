@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
+from collections.abc import Iterator
 from itertools import product
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,10 +15,6 @@ import pytest
 from asyncmon.summary import FileWriter
 from tests.browser import NEEDS_BROWSER, Page, browser
 from tests.monitor.test_page import CARD, in_axes, served
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytest.importorskip("starlette", reason="the extra `web` is not installed")
 pytest.importorskip("uvicorn", reason="the extra `web` is not installed")

@@ -7,7 +7,8 @@ import json
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +20,6 @@ from asyncmon.monitor.run_directory import SILENT_SECS, RunDirectory
 from asyncmon.programs import FunctionProgram
 from asyncmon.summary import FileWriter, Summary
 from asyncmon.system import clock
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.asyncio
 
@@ -92,7 +90,7 @@ async def test_steps_that_are_done_again_replace_the_lost_ones(tmp_path: Path) -
     run = RunDirectory(tmp_path)
     await run.refresh()
     assert steps(run) == [1, 2, 3, 4, 5, 6]
-    assert run.scalars.points(["loss"])["loss"].wall_times[4] > run.status().started - 1  # type: ignore[operator]
+    assert run.scalars.points(["loss"])["loss"].wall_times[4] > run.status().started - 1  # type: ignore[operator]  # it has started
 
 
 async def test_a_shared_column_table_keeps_the_runs_apart(tmp_path: Path) -> None:

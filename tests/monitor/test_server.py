@@ -7,8 +7,10 @@ import json
 import signal
 import socket
 import tracemalloc
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -20,10 +22,6 @@ from starlette.routing import Mount, Route
 import asyncmon as am
 from tests import forked
 from tests.monitor.scripted import BEARER, TOKEN, ScriptedRun
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 SERVICE = """
 import sys

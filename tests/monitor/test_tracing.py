@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -17,9 +18,6 @@ from asyncmon.errors import AbortedError, OutOfRangeError
 from asyncmon.programs import FunctionProgram
 from asyncmon.system import clock
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, fail_in
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

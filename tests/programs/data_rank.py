@@ -1,4 +1,4 @@
-"""A rank that reads its share of the data: ``data_rank.py DIRECTORY KIND DATA [MOMENT] [LAST]``.
+"""A rank that reads its share of the data: ``run(DIRECTORY, KIND, DATA, MOMENT, LAST)``.
 
 ``KIND`` is ``ddp`` or ``fsdp``. ``DATA`` is ``loader``, a ``DataLoader`` with a ``DistributedSampler``
 whose items draw random numbers, or ``shard``, a dataset. At the moment, one of 20, a rank is killed
@@ -11,7 +11,6 @@ import asyncio
 import hashlib
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -101,10 +100,10 @@ async def main(directory: Path, kind: str, data: str, moment: int, last: int) ->
     (directory / f"end.{ranks}.{rank}").write_text(f"{sess.global_step} {digest}")
 
 
-directory, kind, data, moment, last = [*sys.argv[1:], *["-1", "999"][len(sys.argv) - 4 :]]
-torch.set_num_threads(1)
-distributed.init_process_group("gloo")
-try:
-    asyncio.run(main(Path(directory), kind, data, int(moment), int(last)))
-finally:
-    distributed.destroy_process_group()
+def run(directory: str, kind: str, data: str, moment: str, last: str) -> None:
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo")
+    try:
+        asyncio.run(main(Path(directory), kind, data, int(moment), int(last)))
+    finally:
+        distributed.destroy_process_group()

@@ -81,8 +81,8 @@ async def main(directory: Path, fault: str) -> None:
             await sess.run("train", {"batch": batch})
             act(fault, sess, directory)
             found = (await sess.run("w", hooks=False)).tolist()
-            if fault == "spread":
-                found = await refusal(sess, batch)
+        if fault == "spread":
+            (directory / f"refusal{number}").write_text(await refusal(sess, batch))
     (directory / f"process{number}").write_text(f"{begun} {raw.global_step} {found}")
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,6 @@ import asyncmon as am
 from asyncmon.errors import FailedPreconditionError, NotFoundError
 from asyncmon.programs import FunctionProgram, optional
 from asyncmon.testing import RecordingHook
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.asyncio
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +13,6 @@ import pytest
 from asyncmon import graph as g
 from asyncmon.programs import FunctionProgram, FunctionSession
 from asyncmon.testing import PROGRAM_CASES, ProgramCase, check_program
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio]
 
@@ -127,7 +125,7 @@ class Broken:
 
 
 class LateSnapshot(FunctionSession):
-    async def snapshot(self) -> Any:  # type: ignore[override]  # wrong: of its await, not of its order
+    async def snapshot(self) -> Any:  # wrong: of its await, not of its order
         return await super().snapshot()
 
 
@@ -154,7 +152,7 @@ class OpensAgain(FunctionSession):
 
 
 class KeepsFailures(FunctionSession):
-    async def run(self, fetches: Any, *args: Any) -> Any:  # type: ignore[override]  # a coroutine, too
+    async def run(self, fetches: Any, *args: Any) -> Any:  # a coroutine, too
         try:
             return await super().run(fetches, *args)
         except ValueError:

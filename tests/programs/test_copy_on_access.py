@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,14 +14,12 @@ import pytest
 from asyncmon.programs import FunctionProgram
 from asyncmon.programs.function_session import CopyOnAccess
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 def state() -> dict[str, Any]:
-    tree = {"w": np.arange(3.0), "n": 1, "nested": {"b": np.ones(2), "list": [np.zeros(1), 5]}}
-    for array in (tree["w"], tree["nested"]["b"], tree["nested"]["list"][0]):  # type: ignore[index]
-        array.flags.writeable = False  # type: ignore[union-attr]
+    nested: dict[str, Any] = {"b": np.ones(2), "list": [np.zeros(1), 5]}
+    tree: dict[str, Any] = {"w": np.arange(3.0), "n": 1, "nested": nested}
+    for array in (tree["w"], tree["nested"]["b"], tree["nested"]["list"][0]):
+        array.flags.writeable = False
     return tree
 
 
@@ -32,7 +31,7 @@ WAYS: dict[str, Callable[[CopyOnAccess], dict[str, Any]]] = {
     "dict": dict,
     "**": lambda borrowed: {**borrowed},
     "as arguments": lambda borrowed: (lambda **entries: entries)(**borrowed),
-    "update": lambda borrowed: (into := {}, into.update(borrowed))[0],  # type: ignore[var-annotated]
+    "update": lambda borrowed: (into := {}, into.update(borrowed))[0],  # type: ignore[var-annotated]  # a lambda
     "copy": lambda borrowed: borrowed.copy(),
     "copy.copy": copy.copy,
     "deepcopy": copy.deepcopy,
@@ -87,7 +86,7 @@ def test_what_was_put_there_is_got_back() -> None:
     with pytest.raises(KeyError):
         CopyOnAccess({}).popitem()
     with pytest.raises(TypeError):
-        borrowed | 3  # type: ignore[operator]
+        borrowed | 3
     assert json.dumps(CopyOnAccess({"a": {"b": [1]}})) == '{"a": {"b": [1]}}'
 
 

@@ -6,8 +6,10 @@ import asyncio
 import gc
 import threading
 import weakref
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,10 +25,23 @@ from asyncmon.programs import optional
 from asyncmon.programs.jax import JaxProgram
 from asyncmon.testing import PROGRAM_CASES, ProgramCase, check_program
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 pytestmark = pytest.mark.asyncio
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compile_each_step_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Each test builds its program again, and XLA takes a second for the same steps."""
+    wanted = {
+        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    before = {name: getattr(jax.config, name) for name in wanted}
+    for name, value in wanted.items():
+        jax.config.update(name, value)
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
 
 
 def make(donate: bool = True, optimizer: Any = None) -> JaxProgram:

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import forked
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
+from tests.forked import run_example, start_example
 
 
 def needs(*names: str) -> pytest.MarkDecorator:
@@ -18,22 +16,9 @@ def needs(*names: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
 
 
-def start(directory: Path, name: str, *arguments: str) -> forked.Process:
-    return forked.Process(
-        EXAMPLES / name, *arguments, cwd=directory, options=("-W", "error", "-u"), merged=True
-    )
-
-
-def run(directory: Path, name: str, *arguments: str) -> str:
-    process = start(directory, name, *arguments)
-    out, _ = process.communicate()
-    assert process.returncode == 0, out
-    return out
-
-
 def kill(directory: Path, name: str, at: int, *arguments: str) -> None:
     """Run an example until it has saved a checkpoint of this step or a later one, then kill it."""
-    with start(directory, name, *arguments) as process:
+    with start_example(directory, name, *arguments) as process:
         lines = []
         for line in process.stdout:
             lines.append(line)
@@ -52,14 +37,18 @@ def kill(directory: Path, name: str, at: int, *arguments: str) -> None:
     ],
 )
 def test_killed_twice_it_ends_where_an_undisturbed_run_does(
-    name: str, steps: int, kills: tuple[int, int], more: tuple[str, ...], tmp_path: Path
-) -> None:
+    name: str, steps: int, kills: tuple[int, int], more: tuple[str, ...],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "compiled"))
+    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     arguments = ["--steps", str(steps), *more]
-    whole = run(tmp_path, name, *arguments, "--dir", "whole").splitlines()
+    whole = run_example(tmp_path, name, *arguments, "--dir", "whole").splitlines()
     assert "starting at step 0" in whole
     for at in kills:
         kill(tmp_path, name, at, *arguments, "--dir", "killed")
-    again = run(tmp_path, name, *arguments, "--dir", "killed").splitlines()
+    again = run_example(tmp_path, name, *arguments, "--dir", "killed").splitlines()
     [first] = [int(line.split()[-1]) for line in again if line.startswith("resumed from step")]
     assert first >= kills[1]
     assert _result(again[-1]) == _result(whole[-1])
@@ -74,7 +63,9 @@ def _result(line: str) -> str:
 
 def test_remote_calls_overlap(tmp_path: Path) -> None:
     """A latency of 50 ms allows 20 steps in a second, one after another."""
-    last = run(tmp_path, "remote_steps.py", "--steps", "120", "--in-flight", "8").splitlines()[-1]
+    last = run_example(tmp_path, "remote_steps.py", "--steps", "120", "--in-flight", "8").splitlines()[
+        -1
+    ]
     rate = re.search(r"(\d+) steps/s", last)
     assert rate is not None
     assert int(rate[1]) > 40

@@ -6,7 +6,8 @@ import asyncio
 import json
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,9 +21,6 @@ from asyncmon.errors import AbortedError, FailedPreconditionError, InvalidArgume
 from asyncmon.programs import optional
 from asyncmon.programs.torch import MixedPrecision, TorchProgram, import_state_dict
 from asyncmon.testing import PROGRAM_CASES, ProgramCase, check_program
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.asyncio
 

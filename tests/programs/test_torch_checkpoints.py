@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,10 +19,6 @@ from safetensors.torch import load_file, save_file
 import asyncmon as am
 from asyncmon.errors import InvalidArgumentError, NotFoundError
 from asyncmon.programs.torch import TorchProgram
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.asyncio
 

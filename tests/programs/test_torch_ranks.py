@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import subprocess
 import sys
@@ -13,11 +12,13 @@ from typing import NamedTuple
 import pytest
 
 import asyncmon as am
+from tests import forked
+from tests.programs.torchrun import torchrun
 
 pytest.importorskip("torch", reason="torch is not installed: pip install 'asyncmon[torch]'")
 
 
-RANK = Path(__file__).with_name("torch_rank.py")
+RANK = "tests.programs.torch_rank"
 
 
 class Ended(NamedTuple):
@@ -25,22 +26,6 @@ class Ended(NamedTuple):
     """The step that a hook sees when the session is created."""
     end: int
     weights: str
-
-
-def torchrun(
-    directory: Path, fault: str, kind: str, restarts: int = 0, ranks: int = 2, code: int = 0
-) -> str:
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks),
-            "--standalone", "--max-restarts", str(restarts), str(RANK), str(directory), fault, kind,
-        ],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=120,
-        # A store that the attempts share still has the ports of the ranks before, which gloo may try.
-        env={**os.environ, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
-    )  # fmt: skip
-    assert done.returncode == code, done.stdout
-    return done.stdout
 
 
 def ends(directory: Path, ranks: int = 2) -> list[Ended]:
@@ -62,7 +47,19 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def whole(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Ended:
     directory = tmp_path_factory.mktemp("whole")
-    torchrun(directory, "none", kind)
+    if kind == "ddp":  # the others are forked ranks, which must end with the same bits
+        command = [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--nproc-per-node",
+            "2",
+            "--standalone",
+        ]
+        arguments = ["--standalone", "-m", RANK, str(directory), "none", kind]
+        subprocess.run([*command, *arguments], check=True, timeout=120, cwd=forked.ROOT)
+    else:
+        torchrun(RANK, directory, "none", kind)
     first, second = ends(directory)
     assert first == second
     return first
@@ -76,7 +73,7 @@ def test_ranks_train_from_one_state_and_end_at_one_step(whole: Ended) -> None:
 def test_a_stop_or_a_signal_of_one_rank_stops_all_at_one_step_and_saves_once(
     fault: str, kind: str, whole: Ended, tmp_path: Path
 ) -> None:
-    out = torchrun(tmp_path, fault, kind)
+    out = torchrun(RANK, tmp_path, fault, kind)
     first, second = ends(tmp_path)
     assert first == second
     assert 5 <= first.end < 12
@@ -84,7 +81,7 @@ def test_a_stop_or_a_signal_of_one_rank_stops_all_at_one_step_and_saves_once(
     assert re.search(rf"Session ended at step {first.end}: rank 1 stops: ", out)
     record = asyncio.run(am.runs(tmp_path))[0]
     assert record.state == {"stop": "stopped", "term": "preempted"}[fault]
-    torchrun(tmp_path, "none", kind)
+    torchrun(RANK, tmp_path, "none", kind)
     resumed = ends(tmp_path)
     assert resumed[0] == resumed[1] == whole._replace(begun=first.end)
     assert [(tmp_path / f"counted{rank}").read_text() for rank in (0, 1)] == ["12", "24"]
@@ -93,7 +90,7 @@ def test_a_stop_or_a_signal_of_one_rank_stops_all_at_one_step_and_saves_once(
 def test_a_killed_rank_is_restarted_with_the_others_by_the_agent(
     kind: str, whole: Ended, tmp_path: Path
 ) -> None:
-    out = torchrun(tmp_path, "kill", kind, restarts=1)
+    out = torchrun(RANK, tmp_path, "kill", kind, restarts=1)
     assert kind == "fsdp" or "Rank 0 has lost rank 1" in out
     first, second = ends(tmp_path)
     assert first == second
@@ -103,7 +100,7 @@ def test_a_killed_rank_is_restarted_with_the_others_by_the_agent(
 
 @pytest.mark.parametrize("kind", ["fsdp"], indirect=True)
 def test_a_rank_that_dies_in_a_save_leaves_the_checkpoint_before(whole: Ended, tmp_path: Path) -> None:
-    torchrun(tmp_path, "kill in save", "fsdp", restarts=1)
+    torchrun(RANK, tmp_path, "kill in save", "fsdp", restarts=1)
     first, second = ends(tmp_path)
     assert first == second == whole._replace(begun=first.begun)
     assert first.begun in (2, 4)
@@ -113,7 +110,7 @@ def test_a_rank_that_dies_in_a_save_leaves_the_checkpoint_before(whole: Ended, t
 
 
 def test_a_rank_that_cannot_write_fails_the_save_and_says_why(tmp_path: Path) -> None:
-    out = torchrun(tmp_path, "full disk", "fsdp", code=1)
+    out = torchrun(RANK, tmp_path, "full disk", "fsdp", code=1)
     failed = re.search(r"model.ckpt-(\d)-00002-of-00002.safetensors' was not written", out)
     assert failed, out
     latest = tmp_path / f"model.ckpt-{int(failed[1]) - 2}"
@@ -121,19 +118,19 @@ def test_a_rank_that_cannot_write_fails_the_save_and_says_why(tmp_path: Path) ->
 
 
 def test_a_step_that_one_rank_runs_alone_is_an_error_of_all(tmp_path: Path) -> None:
-    out = torchrun(tmp_path, "alone", "ddp", code=1)
+    out = torchrun(RANK, tmp_path, "alone", "ddp", code=1)
     assert "This rank runs the steps ['weights'], and another one runs others" in out
     assert "This rank runs the steps ['train'], and another one runs others" in out
 
 
 def test_a_sharded_checkpoint_is_restored_without_ranks_and_a_whole_one_by_them(tmp_path: Path) -> None:
-    torchrun(tmp_path, "stop", "fsdp")
+    torchrun(RANK, tmp_path, "stop", "fsdp")
     before = ends(tmp_path)[0]
     same = before._replace(begun=before.end)
-    torchrun(tmp_path, "look", "whole", ranks=1)
+    torchrun(RANK, tmp_path, "look", "whole", ranks=1)
     assert ends(tmp_path, 1) == [same]
     asyncio.run(save_again(tmp_path))
-    torchrun(tmp_path, "look", "fsdp")
+    torchrun(RANK, tmp_path, "look", "fsdp")
     assert ends(tmp_path) == [same, same]
 
 

@@ -6,7 +6,8 @@ import gc
 import logging
 import types
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Iterator
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,6 @@ import torch
 import asyncmon as am
 from asyncmon.errors import AbortedError
 from asyncmon.programs.torch import TorchProgram
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
 
 pytestmark = pytest.mark.asyncio
 

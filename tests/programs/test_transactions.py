@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.programs import FunctionProgram
+from asyncmon.programs import FunctionProgram, FunctionSession
 from asyncmon.programs.function_session import CopyOnAccess
 from asyncmon.testing import wait_all_tasks_blocked
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from asyncmon.programs import FunctionSession
-
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
-DECLARED = {"w": np.zeros((2, 2)), "n": 0, "opt": {"m": [np.zeros(3), 1.5]}, "flat": np.zeros(4)}
+OPT = {"m": [np.zeros(3), 1.5]}
+DECLARED: dict[str, Any] = {"w": np.zeros((2, 2)), "n": 0, "opt": OPT, "flat": np.zeros(4)}
 
 
 async def everything(session: FunctionSession) -> dict[str, Any]:
@@ -56,7 +53,7 @@ async def test_what_was_written_in_place_is_gone_when_the_step_fails(
     with pytest.raises(type(error)):
         await session.run("s")
     assert await everything(session) == before
-    assert DECLARED["w"].tolist() == [[0, 0], [0, 0]]  # type: ignore[attr-defined]
+    assert DECLARED["w"].tolist() == [[0, 0], [0, 0]]
 
 
 async def test_a_thread_that_a_cancelled_step_left_behind_writes_into_nothing() -> None:

@@ -1,4 +1,4 @@
-"""A rank of the tests of torchrun: ``torch_rank.py DIRECTORY FAULT KIND``, over gloo.
+"""A rank of the tests of several processes: ``run(DIRECTORY, FAULT, KIND)``, or by torchrun.
 
 ``ddp`` replicates the model, ``fsdp`` shards it, ``whole`` does neither.
 """
@@ -145,9 +145,14 @@ async def main(directory: Path, fault: str, kind: str) -> None:
     (directory / f"counted{rank}").write_text(str(counter.counted))
 
 
-logging.basicConfig(level=logging.INFO, format="%(message)s")
-distributed.init_process_group("gloo")
-try:
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3]))
-finally:
-    distributed.destroy_process_group()
+def run(directory: str, fault: str, kind: str) -> None:
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    distributed.init_process_group("gloo")
+    try:
+        asyncio.run(main(Path(directory), fault, kind))
+    finally:
+        distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    run(*sys.argv[1:])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +18,6 @@ from asyncmon.graph.variables.global_step import create_global_step, get_global_
 from asyncmon.graph.variables.variable import Variable
 from asyncmon.programs import FunctionProgram
 from asyncmon.runtime import ChiefSessionCreator, MonitoredSession, SingularMonitoredSession
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @dataclass

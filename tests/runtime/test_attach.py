@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -18,12 +19,7 @@ from asyncmon.testing import (
     fail_in,
     wait_all_tasks_blocked,
 )
-from tests.runtime.conftest import graph_world
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.runtime.conftest import World
+from tests.runtime.conftest import World, graph_world
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -126,7 +126,7 @@ async def test_an_acknowledgement_that_cannot_come_is_refused() -> None:
         with pytest.raises(TypeError, match="a checkpoint cannot have <object"):
             await channel.send(object(), ack="commit")
         with pytest.raises(ValueError, match="'commit', not 'now'"):
-            await channel.send(1, ack="now")  # type: ignore[arg-type]
+            await channel.send(1, ack="now")  # type: ignore[arg-type]  # refused
         assert channel.statistics().sent == 0
 
 

@@ -53,7 +53,7 @@ async def test_an_exception_that_cannot_be_described_leaves_as_itself(
 ) -> None:
     first, last = RecordingHook("first"), RecordingHook("last")
     if where in ("end", "cleanup"):
-        hooks = [first, fail_in(where, error), last]  # type: ignore[arg-type]
+        hooks = [first, fail_in(where, error), last]  # type: ignore[arg-type]  # hooks of two types
     else:
         hooks = [first, fail_in("end", KeyError("other")), fail_in("cleanup", KeyError("other")), last]
     sess = scripted(*hooks)
@@ -61,7 +61,7 @@ async def test_an_exception_that_cannot_be_described_leaves_as_itself(
     async def body() -> None:
         async with sess:
             if where == "beside":
-                sess.coord.create_task(fail, error)  # type: ignore[union-attr]
+                sess.coord.create_task(fail, error)
                 await asyncio.sleep(1)
             if where == "body":
                 raise error
@@ -237,7 +237,7 @@ async def test_a_slip_after_a_cancellation_is_still_distinguished_from_it() -> N
         async with asyncio.timeout(100):
             await live(sess)
     assert asyncio.get_running_loop().time() == 110
-    assert any("slip.end raised" in note for note in slip.error.__notes__)  # type: ignore[union-attr]
+    assert any("slip.end raised" in note for note in slip.error.__notes__)  # type: ignore[union-attr]  # it was raised
 
 
 class EndsOnCancel(SlowEnd):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,11 +33,7 @@ from asyncmon.runtime import (
 )
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession
 from asyncmon.training import MonitoredTrainingSession
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.runtime.conftest import World
+from tests.runtime.conftest import World
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -49,7 +46,7 @@ async def test_arguments_and_values_are_tuples_ra_4() -> None:
     with pytest.raises(TypeError):
         SessionRunArgs()  # type: ignore[call-arg]  # refused
     with pytest.raises(AttributeError):
-        args.fetches = "other"  # type: ignore[misc]  # refused
+        args.fetches = "other"  # refused
     assert SessionRunValues._fields[:3] == ("results", "options", "run_metadata")
 
 
@@ -130,7 +127,7 @@ async def test_the_end_of_the_data_ends_a_singular_session_ss_5(world: World, er
     hook = RecordingHook()
     async with world.singular([hook]):
         raise error
-    assert hook.moments()[-2:] == ["end", "cleanup"]  # type: ignore[unreachable]
+    assert hook.moments()[-2:] == ["end", "cleanup"]  # type: ignore[unreachable]  # the block swallows
 
 
 async def test_other_errors_leave_it_ss_5(world: World) -> None:

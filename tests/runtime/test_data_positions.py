@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,11 +13,7 @@ from asyncmon.data import Dataset, from_iterable
 from asyncmon.hooks import CheckpointSaverHook
 from asyncmon.runtime import ChiefSessionCreator, MonitoredSession, Scaffold
 from asyncmon.testing import fail_at_step
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.runtime.conftest import World
+from tests.runtime.conftest import World
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,6 @@ from asyncmon.testing import (
     assert_nothing_left_behind,
     wait_all_tasks_blocked,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,6 @@ import asyncmon as am
 from asyncmon.errors import AbortedError
 from asyncmon.programs import FunctionProgram
 from tests import forked
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.asyncio
 
@@ -39,7 +37,7 @@ class Crash(Exception):
 
 
 def session(directory: Path, *hooks: Any) -> am.MonitoredSession:
-    return am.MonitoredTrainingSession(  # type: ignore[return-value]
+    return am.MonitoredTrainingSession(
         program=program(), checkpoint_dir=str(directory), save_checkpoint_steps=1, hooks=list(hooks),
         save_checkpoint_secs=None,
     )  # fmt: skip

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import asyncmon as am
 from asyncmon.programs import FunctionProgram
 from tests import forked
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROGRAM = """
 import asyncio, os, sys

@@ -6,17 +6,15 @@ import functools
 import pydoc
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from asyncmon.runtime import SessionRunHook
 from asyncmon.runtime.hook import hook_name, overrides
 from asyncmon.runtime.hook_check import check_hooks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 class Duck:
@@ -95,7 +93,7 @@ def test_a_wrong_signature_is_refused() -> None:
 
 def test_other_argument_names_and_defaults_are_fine() -> None:
     class Fine(SessionRunHook):
-        async def after_run(self, context: Any, values: Any, extra: int = 0) -> None: ...  # type: ignore[override]
+        async def after_run(self, context: Any, values: Any, extra: int = 0) -> None: ...
 
     check_hooks([Fine()])
 

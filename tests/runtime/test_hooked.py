@@ -6,7 +6,7 @@ import asyncio
 import re
 import threading
 from collections import namedtuple
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,11 +15,8 @@ import asyncmon as am
 from asyncmon.errors import DeadlineExceededError, OutOfRangeError, UnavailableError
 from asyncmon.protobuf.run_options import RunMetadata, RunOptions
 from asyncmon.runtime import MonitoredSession, SessionRunArgs, SessionRunHook
-from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, fail_in
-
-if TYPE_CHECKING:
-    from asyncmon.testing import Recorded
-    from tests.runtime.conftest import World
+from asyncmon.testing import Recorded, RecordingHook, ScriptedCreator, ScriptedSession, fail_in
+from tests.runtime.conftest import World
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -77,7 +74,7 @@ async def test_hooks_are_copied_hp_17_hp_18(world: World) -> None:
 
 async def test_a_hook_without_a_hash_may_fetch_hp_19(world: World) -> None:
     class Unhashable(Asking):
-        __hash__ = None  # type: ignore[assignment]
+        __hash__ = None  # type: ignore[assignment]  # not hashable
 
         def __eq__(self, other: object) -> bool:
             return True

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,13 +13,14 @@ from hypothesis import strategies as st
 import asyncmon as am
 from asyncmon.graph import RunOptions
 from asyncmon.hooks import StopAtStepHook
-from asyncmon.runtime import MonitoredSession, SessionRunArgs, SessionRunHook
+from asyncmon.runtime import (
+    MonitoredSession,
+    SessionRunArgs,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+)
 from asyncmon.testing import ScriptedCreator, ScriptedSession
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from asyncmon.runtime import SessionRunContext, SessionRunValues
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -224,7 +226,7 @@ async def test_a_raw_session_without_a_global_step_calls_all_hooks() -> None:
 
 async def test_a_wrong_step_is_refused_when_the_hook_is_added() -> None:
     hook = Both(3)
-    hook.idle_until_step = "soon"  # type: ignore[assignment]
+    hook.idle_until_step = "soon"  # type: ignore[assignment]  # refused
     with pytest.raises(ValueError, match=r"Both\.idle_until_step must be .* got 'soon'"):
         MonitoredSession(hooks=[hook])
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 import pytest
@@ -19,11 +20,7 @@ from asyncmon.testing import (
     assert_nothing_left_behind,
     wait_all_tasks_blocked,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from tests.runtime.conftest import World
+from tests.runtime.conftest import World
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -88,7 +85,7 @@ async def test_the_end_of_the_data_beside_ends_the_body_cleanly_ax_15() -> None:
     async with scripted(taking(1000), hooks=[hook]) as sess:
         sess.coord.create_task(fail_after, 3, OutOfRangeError("the producer is through"))
         await sess.run("a")
-    assert now() == 3  # type: ignore[unreachable]
+    assert now() == 3
     assert hook.moments()[-2:] == ["end", "cleanup"]
 
 

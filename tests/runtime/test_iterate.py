@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from asyncmon.errors import AbortedError, OutOfRangeError
 from asyncmon.testing import wait_all_tasks_blocked
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tests.runtime.conftest import World
+from tests.runtime.conftest import World
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -163,14 +163,14 @@ async def test_plain_methods_may_be_overridden_too() -> None:
     coord, calls = Coordinator(), []
 
     class Plain(LooperTask):
-        def start_loop(self) -> None:  # type: ignore[override]
+        def start_loop(self) -> None:  # type: ignore[override]  # plain, as in TF1
             calls.append("start")
 
-        def run_loop(self) -> None:  # type: ignore[override]
+        def run_loop(self) -> None:  # type: ignore[override]  # plain, as in TF1
             calls.append("run")
             coord.request_stop()
 
-        def stop_loop(self) -> None:  # type: ignore[override]
+        def stop_loop(self) -> None:  # type: ignore[override]  # plain, as in TF1
             calls.append("stop")
 
     Plain(coord, 1.0).start()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -18,11 +19,7 @@ from asyncmon.testing import (
     fail_in,
     wait_all_tasks_blocked,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tests.runtime.conftest import World
+from tests.runtime.conftest import World
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -75,7 +72,7 @@ async def test_the_end_of_the_data_ends_the_body_cleanly_ms_2_ms_3(
     hook = RecordingHook()
     async with world.session([hook]) as sess:
         raise error
-    assert hook.moments()[-2:] == ["end", "cleanup"]  # type: ignore[unreachable]
+    assert hook.moments()[-2:] == ["end", "cleanup"]  # type: ignore[unreachable]  # the block swallows
     assert hook.error is None
     assert sess.stop_reason == f"end of data ({type(error).__name__}: end)"
 
@@ -87,7 +84,7 @@ async def test_subclasses_count_too_ms_4(world: World) -> None:
     hook = RecordingHook()
     async with world.session([hook]):
         raise MyEnd("end")
-    assert "end" in hook.moments()  # type: ignore[unreachable]
+    assert "end" in hook.moments()  # type: ignore[unreachable]  # the block swallows
 
 
 async def test_stop_iteration_through_a_coroutine_and_a_group_counts_too_ax_1(world: World) -> None:

@@ -6,7 +6,8 @@ import asyncio
 import errno
 import logging
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,11 +17,7 @@ from asyncmon.hooks import CheckpointSaverHook
 from asyncmon.runtime import MonitoredSession, Scaffold, SessionRunHook, Span
 from asyncmon.system.files import FileCalls
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, fail_in
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.runtime.conftest import World
+from tests.runtime.conftest import World
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -77,8 +74,8 @@ async def test_a_run_and_its_hooks_have_spans(world: World) -> None:
     ]  # fmt: skip
     run, before, after = record.spans
     assert record.parents == {run: None, before: run, after: run}
-    assert (run.step, run.end_step, run.ended - run.started) == (0, 1, 3)  # type: ignore[operator]
-    assert (before.step, before.ended - before.started) == (0, 1)  # type: ignore[operator]
+    assert (run.step, run.end_step, run.ended - run.started) == (0, 1, 3)  # type: ignore[operator]  # both have ended
+    assert (before.step, before.ended - before.started) == (0, 1)  # type: ignore[operator]  # it has ended
     assert (after.step, after.attributes) == (1, {"hook": "Sleeping", "method": "after_run"})
     assert record.open == []
 
@@ -214,7 +211,7 @@ async def test_a_save_that_outlives_its_session_has_one_span_that_succeeded(
             await sess.run("a")
     saves = [span for span in record.spans if span.kind == "save"]
     assert all(isinstance(s.error, asyncio.CancelledError | None) for s in saves)
-    logged = [r.args[0] for r in caplog.records if r.msg.startswith("Saved checkpoint")]  # type: ignore[index]
+    logged = [r.args[0] for r in caplog.records if r.msg.startswith("Saved checkpoint")]  # type: ignore[index]  # a tuple
     assert sorted(span.name for span in saves if span.error is None) == sorted(logged)
 
 
@@ -287,4 +284,4 @@ async def test_hooks_may_come_and_go_under_observation() -> None:
 async def test_what_is_no_observer_is_refused() -> None:
     sess = MonitoredSession(ScriptedCreator(ScriptedSession()))
     with pytest.raises(TypeError, match=r"began\(span\) and ended\(span\), got 3"):
-        sess.observe(3)  # type: ignore[arg-type]
+        sess.observe(3)  # type: ignore[arg-type]  # refused

@@ -135,7 +135,7 @@ async def test_a_misspelled_member_of_a_session_and_its_creator_is_reported(
 
         def preprare(self) -> None: ...
 
-    session = am.MonitoredSession(WrongCreator())  # type: ignore[arg-type]
+    session = am.MonitoredSession(WrongCreator())  # type: ignore[arg-type]  # refused
     async with session:
         pass
     first, second = warnings(caplog)

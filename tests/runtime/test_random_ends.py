@@ -179,7 +179,7 @@ async def train(ending: Ending, directory: Path, hooks: list[Any], ended: list[f
             ended.append(loop.time())
 
 
-@pytest.mark.campaign("ends", short=60)
+@pytest.mark.campaign("ends", short=24)
 async def test_random_ends_lose_no_complete_state_and_none_hangs(tmp_path: Path, seed: int) -> None:
     ending = Ending(random.Random(seed))
     before, after = RecordingHook("before"), RecordingHook("after")

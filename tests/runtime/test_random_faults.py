@@ -62,7 +62,7 @@ async def test_random_errors_lead_to_the_state_of_a_run_without_errors(
     assert given == order
 
 
-@pytest.mark.campaign("stops", short=20)
+@pytest.mark.campaign("stops", short=8)
 async def test_stops_from_tasks_and_threads_end_a_session_once(world: World, seed: int) -> None:
     dice = random.Random(seed)
     record = RecordingHook()
@@ -174,7 +174,7 @@ class Program:
             await self.act()
 
 
-@pytest.mark.campaign("cancellation", short=16)
+@pytest.mark.campaign("cancellation", short=8)
 async def test_cancelled_calls_leave_whole_steps(world: World, tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     async with assert_nothing_left_behind(tmp_path):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,12 +22,7 @@ from asyncmon.testing import (
     fail_in,
     wait_all_tasks_blocked,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from tests.runtime.conftest import World
+from tests.runtime.conftest import World
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -163,7 +160,7 @@ async def test_a_creation_may_have_a_time_limit_wr_5() -> None:
             await asyncio.sleep(self.seconds.pop(0))
             return ScriptedSession()
 
-    async with MonitoredSession(Slow(), recovery=Recovery(create_timeout_secs=5)):  # type: ignore[arg-type]
+    async with MonitoredSession(Slow(), recovery=Recovery(create_timeout_secs=5)):  # type: ignore[arg-type]  # as a user writes one
         assert now() == 5
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import asyncmon as am
 from asyncmon.runtime import SessionState
 from tests.runtime.reentrancy import CALLS, PLACES, Scene, hook_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import gc
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,10 +20,6 @@ from asyncmon.monitor.live_run import LiveRun
 from asyncmon.programs import FunctionProgram
 from asyncmon.runtime import SessionState
 from asyncmon.testing import wait_all_tasks_blocked
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

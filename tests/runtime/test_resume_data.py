@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,11 +17,7 @@ from asyncmon.errors import AbortedError
 from asyncmon.hooks import CheckpointSaverHook, CheckpointSaverListener
 from asyncmon.runtime import MonitoredSession, Scaffold, SessionRunHook
 from asyncmon.testing import assert_nothing_left_behind
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.runtime.conftest import World
+from tests.runtime.conftest import World
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

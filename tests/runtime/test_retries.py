@@ -7,7 +7,8 @@ import gc
 import itertools
 import random
 import weakref
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,6 @@ from asyncmon.programs import FunctionProgram
 from asyncmon.runtime import ChiefSessionCreator, MonitoredSession, Recovery
 from asyncmon.system import clock
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, fail_at_step
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

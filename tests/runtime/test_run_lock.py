@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -11,11 +12,7 @@ from asyncmon.runtime import MonitoredSession, SessionRunHook
 from asyncmon.runtime.run_lock import RunLock
 from asyncmon.runtime.stop.interrupt import CallScopes
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, wait_all_tasks_blocked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from tests.runtime.conftest import World
+from tests.runtime.conftest import World
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,6 @@ import asyncmon as am
 from asyncmon.errors import AbortedError
 from asyncmon.runtime import RunFormatter
 from asyncmon.testing import ScriptedCreator, ScriptedSession, wait_all_tasks_blocked
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -60,7 +58,7 @@ async def test_records_name_their_run_whichever_session_was_opened_last(
     assert found["Paused: by a request."] == found["Resumed."] == "a"
     assert {run for line, run in found.items() if line.startswith("Recovered from ")} == {"a"}
     assert found["loss = 3.0"] == "b"
-    ends = [one.run for one in caplog.records if one.getMessage().startswith("Session ended")]  # type: ignore[attr-defined]
+    ends = [one.run for one in caplog.records if one.getMessage().startswith("Session ended")]  # type: ignore[attr-defined]  # of asyncmon's records
     assert ends == ["b", "a"]
 
 
@@ -119,7 +117,7 @@ async def test_a_run_that_another_task_makes_names_the_run_when_it_is_interrupte
         sess.request_stop("enough")
         await asyncio.wait(runs_of_b)
     [line] = [one for one in caplog.records if "did not finish within the grace" in one.getMessage()]
-    assert line.run == "b"  # type: ignore[attr-defined]
+    assert line.run == "b"  # type: ignore[attr-defined]  # of asyncmon's records
 
 
 async def test_loggers_made_while_a_session_is_open_name_the_run(
@@ -149,7 +147,7 @@ async def test_a_forgotten_session_names_its_last_line(caplog: pytest.LogCapture
         with pytest.warns(ResourceWarning, match="not closed"):
             forgotten.clear()
         [line] = [one for one in caplog.records if "it was not closed" in one.getMessage()]
-        assert line.run == "forgotten"  # type: ignore[attr-defined]
+        assert line.run == "forgotten"  # type: ignore[attr-defined]  # of asyncmon's records
 
 
 @pytest.mark.parametrize("inline_ms", [0, 1000])
@@ -200,7 +198,7 @@ async def test_a_thread_that_writes_for_a_session_names_its_run(
         sess.log("loss", 1.0)
         await asyncio.sleep(10)
     [line] = [one for one in caplog.records if "drops values" in one.getMessage()]
-    assert line.run == "a"  # type: ignore[attr-defined]
+    assert line.run == "a"  # type: ignore[attr-defined]  # of asyncmon's records
 
 
 # -- names
@@ -233,7 +231,7 @@ async def test_checkpoints_name_a_run_before_event_files(tmp_path: Path) -> None
     assert am.MonitoredTrainingSession(checkpoint_dir="s3://bucket/run/").name == "run"
     assert am.MonitoredTrainingSession(name="mine", checkpoint_dir=tmp_path).name == "mine"
     with pytest.raises(TypeError, match="name must be a text or None, got 3"):
-        am.MonitoredTrainingSession(name=3)  # type: ignore[arg-type]
+        am.MonitoredTrainingSession(name=3)  # type: ignore[arg-type]  # refused
 
 
 # -- formatter and handler

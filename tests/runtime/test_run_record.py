@@ -9,7 +9,9 @@ import logging
 import os
 import shutil
 import signal
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,10 +20,6 @@ from asyncmon.programs import FunctionProgram
 from asyncmon.runtime.run_record import RunRecord, run_record, runs
 from asyncmon.system.files import FileCalls, system_calls
 from tests import forked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

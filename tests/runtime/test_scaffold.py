@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,9 +24,7 @@ from asyncmon.runtime import (
     as_program,
     current_program,
 )
-
-if TYPE_CHECKING:
-    from tests.runtime.conftest import World
+from tests.runtime.conftest import World
 
 ROLES = (
     "init_op", "init_fn", "init_feed_dict", "ready_op", "ready_for_local_init_op", "local_init_op",

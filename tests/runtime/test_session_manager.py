@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,12 +26,7 @@ from asyncmon.runtime import (
 )
 from asyncmon.system.files import FileCalls
 from asyncmon.testing import ScriptedSession, assert_nothing_left_behind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from tests.runtime.conftest import World
+from tests.runtime.conftest import World
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -124,7 +121,7 @@ async def test_the_order_when_nothing_is_restored_sm_4(caplog: pytest.LogCapture
             init_op="init", init_fn=lambda sess: called.append(list(sess.runs))
         )
     assert called == [["init"]]
-    assert session.runs == ["init", "ready_for_local", "local_init", "ready"]  # type: ignore[attr-defined]
+    assert session.runs == ["init", "ready_for_local", "local_init", "ready"]  # type: ignore[attr-defined]  # scripted
     assert "Running local_init_op." in caplog.text
     assert "Done running local_init_op." in caplog.text
 
@@ -299,7 +296,7 @@ async def test_without_one_in_time_it_is_initialised_sm_9(tmp_path: Path) -> Non
         init_op="init", saver=Saver(), checkpoint_dir=str(tmp_path), wait_for_checkpoint=True,
         max_wait_secs=10,
     )  # fmt: skip
-    assert session.runs == ["init"]  # type: ignore[attr-defined]
+    assert session.runs == ["init"]  # type: ignore[attr-defined]  # scripted
     assert now() == 10
 
 
@@ -311,7 +308,7 @@ async def test_waiting_for_a_session_sm_10(caplog: pytest.LogCaptureFixture) -> 
         session = await manager(program).wait_for_session()
     assert 3 <= now() < 7
     assert session is program.sessions[-1]
-    assert not session.closed  # type: ignore[attr-defined]
+    assert not session.closed
     assert all(earlier.closed for earlier in program.sessions[:-1])  # SM-15
     assert "Waiting for model to be ready.  Ready_for_local_init_op:  Variables not init" in caplog.text
     assert "ready: Variables not initialized: w" in caplog.text
@@ -375,7 +372,7 @@ async def test_restored_and_not_ready_sm_11(
             saver=Restoring(), checkpoint_filename_with_path="here"
         )
     assert not restored
-    assert not session.closed  # type: ignore[attr-defined]
+    assert not session.closed  # type: ignore[attr-defined]  # scripted
     assert line in caplog.text
 
 
@@ -432,7 +429,7 @@ async def test_a_worker_waits_and_never_initialises_cr_5() -> None:
     program = Scripts(ready=from_time(0.2, ["w"], []), local_init=None, ready_for_local=None)
     session = await WorkerSessionCreator(program=program).create_session()
     assert now() < 1  # KC-13: the first pauses are short
-    assert session.runs == ["ready_for_local", "local_init", "ready"]  # type: ignore[attr-defined]
+    assert session.runs == ["ready_for_local", "local_init", "ready"]  # type: ignore[attr-defined]  # scripted
     with pytest.raises(DeadlineExceededError, match="Session was not ready after waiting 5 secs"):
         await WorkerSessionCreator(program=Scripts(ready=["w"]), max_wait_secs=5).create_session()
 

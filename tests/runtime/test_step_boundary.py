@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
@@ -12,10 +12,8 @@ from asyncmon.checkpoint import Saver
 from asyncmon.hooks import CheckpointSaverHook, veto_saving
 from asyncmon.hooks.hook_support import created_session
 from asyncmon.runtime import MonitoredSession, SessionRunHook
+from asyncmon.system.snapshot import Snapshot
 from asyncmon.testing import ScriptedCreator, ScriptedSession
-
-if TYPE_CHECKING:
-    from asyncmon.system.snapshot import Snapshot
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from asyncmon.errors import AbortedError
 from asyncmon.runtime import MonitoredSession, SessionRunHook, SingularMonitoredSession, StepContext
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession
-
-if TYPE_CHECKING:
-    from tests.runtime.conftest import World
+from tests.runtime.conftest import World
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -70,7 +68,7 @@ async def test_request_stop_leaves_the_body_cleanly_sf_4(world: World) -> None:
     async with world.session([hook]) as sess:
         while True:
             await sess.run_step_fn(step)
-    assert hook.moments()[-2:] == ["end", "cleanup"]  # type: ignore[unreachable]
+    assert hook.moments()[-2:] == ["end", "cleanup"]  # type: ignore[unreachable]  # the block swallows
     assert sess.stop_reason == "step_fn has requested the iterations to stop."
 
 

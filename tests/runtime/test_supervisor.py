@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,10 +26,6 @@ from asyncmon.programs import FunctionProgram
 from asyncmon.runtime import QueueRunner, Supervisor, add_queue_runner, as_program
 from asyncmon.summary import Event, FileWriter, SessionLog, scalar, summary_iterator
 from asyncmon.testing import assert_nothing_left_behind, wait_all_tasks_blocked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -277,7 +275,7 @@ async def test_start_standard_services_returns_them_in_order_sv_9(model: Model, 
     await sv.stop()
     await sess.close()
     for off, left in (({"save_summaries_secs": 0}, ["CheckpointService"]), ({"saver": None}, 2)):
-        sv = Supervisor(logdir=tmp_path, **off)  # type: ignore[arg-type]  # one at a time
+        sv = Supervisor(logdir=tmp_path, **off)  # one at a time
         sess = await sv.prepare_or_wait_for_session(start_standard_services=False)
         names = [type(service).__name__ for service in await sv.start_standard_services(sess) or ()]
         assert names == left or len(names) == left
@@ -374,7 +372,7 @@ async def test_summary_computed_sv_14(model: Model, tmp_path: Path) -> None:
     (written,) = await events(tmp_path)
     assert [describe(event) for event in written if event.summary.value] == [("loss", 1), ("loss", 7)]
     with pytest.raises(RuntimeError, match="requires a summary writer"):
-        await Supervisor(summary_op=None, saver=None).summary_computed(None, b"")  # type: ignore[arg-type]
+        await Supervisor(summary_op=None, saver=None).summary_computed(None, b"")  # type: ignore[arg-type]  # refused
 
 
 async def test_queue_runners_are_started_and_the_data_ends_sv_15() -> None:

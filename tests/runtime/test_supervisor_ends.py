@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,10 +21,6 @@ from asyncmon.graph.variables.variable import Variable
 from asyncmon.runtime import Supervisor
 from asyncmon.summary import SessionLog, summary_iterator
 from asyncmon.testing import assert_nothing_left_behind, wait_all_tasks_blocked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

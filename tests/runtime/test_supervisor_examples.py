@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,15 +15,10 @@ from asyncmon import graph as tf
 from asyncmon.errors import AbortedError
 from asyncmon.graph.session.session import Session
 from asyncmon.runtime import Recovery, Supervisor, basic_train_loop
+from asyncmon.runtime import Session as AnySession
 from asyncmon.runtime.graph_program import GraphProgram
 from asyncmon.summary import scalar, summary_iterator
 from asyncmon.testing import assert_nothing_left_behind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from asyncmon.runtime import Session as AnySession
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

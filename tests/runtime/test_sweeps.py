@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 import shutil
-from contextlib import asynccontextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import anyio
 import pytest
@@ -15,18 +17,12 @@ import pytest
 from asyncmon.checkpoint import Saver
 from asyncmon.errors import AbortedError, OutOfRangeError
 from asyncmon.hooks import CheckpointSaverHook
+from asyncmon.runtime import MonitoredSession
 from asyncmon.testing import assert_nothing_left_behind, run
 from tests.faults import AtAwait, CountingLoop, Faults, FaultyHook, check_checkpoints, training
+from tests.runtime.conftest import World
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
-    from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
-
-    from asyncmon.runtime import MonitoredSession
-    from tests.runtime.conftest import World
-
-    Scope: TypeAlias = Callable[["Training"], AbstractAsyncContextManager[None]]
+Scope: TypeAlias = Callable[["Training"], AbstractAsyncContextManager[None]]
 
 RESTORED = 5
 STEPS = 20
@@ -266,7 +262,7 @@ def test_cancelled_at_many_awaits(start: Callable[[], Training]) -> None:
 
 @pytest.mark.parametrize("way", WAYS, ids=name)
 def test_interrupted_at_many_turns_of_the_loop(start: Callable[[], Training], way: Any) -> None:
-    assert sweep(start, way, by_turns=True, stride=97) > 100
+    assert sweep(start, way, by_turns=True, stride=193) > 100
 
 
 @pytest.mark.slow

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING
 
 import pytest
 
 from asyncmon.runtime import Coordinator, LooperTask, SecondOrStepTimer
-
-if TYPE_CHECKING:
-    from asyncmon.testing.pytest_plugin import VirtualTime
+from asyncmon.testing.pytest_plugin import VirtualTime
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -189,7 +189,7 @@ async def test_a_step_that_held_the_loop_is_not_blamed_on_the_hook_that_follows(
 
     @slow.program.step
     async def compute(state: Any) -> None:
-        asyncio.get_running_loop().spend(40)  # type: ignore[attr-defined]
+        asyncio.get_running_loop().spend(40)  # type: ignore[attr-defined]  # virtual
         state["n"] += 1
 
     class Hook(am.SessionRunHook):

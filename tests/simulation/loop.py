@@ -125,7 +125,7 @@ class SimulationLoop(VirtualTimeLoop):
         self._tasks += 1
         task = SimulatedTask(self._tasks, coro, loop=loop, **options)
         if getattr(task.process, "is_dead", False):  # its coroutines are closed, and make this one
-            task.process.lose(task)  # type: ignore[union-attr]
+            task.process.lose(task)  # type: ignore[union-attr]  # dead, so not None
         return task
 
 

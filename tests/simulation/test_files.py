@@ -70,7 +70,7 @@ def test_a_terminated_training_saves_and_continues_later() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_no_acknowledged_checkpoint_is_lost_by_a_crash_during_a_save(seed: int) -> None:
     saves = Acknowledged()
     changes = 3 * seed
@@ -87,7 +87,7 @@ def test_a_full_disk_is_an_error_of_the_save() -> None:
         simulate({"train": lambda: train(saves)}, [at(1, fill_disk(10))])
 
 
-@pytest.mark.campaign("disk", short=10)
+@pytest.mark.campaign("disk", short=5)
 def test_no_acknowledged_checkpoint_is_lost_by_faults_of_the_disk(seed: int) -> None:
     """A full disk ends the training, which is started again, as a service manager would do."""
     saves = Acknowledged()

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import errno
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from asyncmon.summary import Event, summary_iterator
 from asyncmon.system.files import FileCalls
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 
 class HungDisk(FileCalls):

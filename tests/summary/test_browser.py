@@ -10,8 +10,10 @@ import math
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,10 +25,6 @@ from asyncmon.graph.ops.basic import placeholder
 from asyncmon.graph.ops.elementwise import multiply
 from asyncmon.summary import FileWriter
 from tests.browser import NEEDS_BROWSER, Page, browser, ended
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = NEEDS_BROWSER
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from asyncmon.errors import DataLossError
 from asyncmon.summary import summary_iterator
 from tests import forked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 TRAIN = """
 import asyncio, os, sys

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from asyncmon.summary import summary_iterator
-from asyncmon.summary.entries import scalar_fields
+from asyncmon.summary.entries import Entry, scalar_fields
 from asyncmon.summary.event_file import EventFile
 from asyncmon.system.files import FileCalls
-
-if TYPE_CHECKING:
-    import pytest
-
-    from asyncmon.summary.entries import Entry
 
 
 def entry(step: int) -> Entry:

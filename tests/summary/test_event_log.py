@@ -5,21 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import asyncmon as am
-from asyncmon.summary import FileWriter, SessionLog, summary_iterator
+from asyncmon.summary import Event, FileWriter, SessionLog, summary_iterator
 from asyncmon.testing import ScriptedCreator, ScriptedSession
 from tests import forked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from asyncmon.summary import Event
 
 Scalars = list[tuple[int, str, float]]
 virtual = pytest.mark.virtual_time

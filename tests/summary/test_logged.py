@@ -37,7 +37,7 @@ def test_numbers_texts_arrays_and_images_by_tag() -> None:
     assert isinstance(found["nan"], float)
     assert math.isnan(found["nan"])
     samples[:] = 7  # a logged array is a copy
-    assert found["h"].tolist() == [0, 1, 2]  # type: ignore[union-attr]
+    assert found["h"].tolist() == [0, 1, 2]  # type: ignore[union-attr]  # an array
     assert plain_numbers(found) | {"nan": 0.0} == {
         "a": 1.0, "b": 0.5, "c": 2.0, "nan": 0.0, "h/min": 0.0, "h/max": 2.0, "h/mean": 1.0,
     }  # fmt: skip
@@ -116,9 +116,9 @@ def test_tensors_and_arrays_of_other_libraries_are_converted() -> None:
 
 
 def test_a_step_is_a_whole_number() -> None:
-    assert logged_values("x", 1.0, step=np.int64(3)) == ({"x": 1.0}, {})  # type: ignore[arg-type]
+    assert logged_values("x", 1.0, step=np.int64(3)) == ({"x": 1.0}, {})  # type: ignore[arg-type]  # converted
     with pytest.raises(TypeError, match=r"the step 1\.5; expected a whole number or None"):
-        logged_values("x", 1.0, step=1.5)  # type: ignore[arg-type]
+        logged_values("x", 1.0, step=1.5)  # type: ignore[arg-type]  # refused
 
 
 def test_an_image_has_two_or_three_axes() -> None:

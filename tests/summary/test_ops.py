@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,15 +17,10 @@ from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.build import get_collection, name_scope
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.keys import GraphKeys
+from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.ops.basic import placeholder
 from asyncmon.graph.session.session import Session
 from asyncmon.summary.events import PluginData
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from asyncmon.graph.core.node import Tensor
 
 pytestmark = pytest.mark.asyncio
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,11 +12,7 @@ from asyncmon import errors
 from asyncmon.protobuf import varint
 from asyncmon.protobuf.tfrecord import frame
 from asyncmon.summary import Event, FileWriter, Summary, follow, summary_iterator
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from asyncmon.testing.pytest_plugin import VirtualTime
+from asyncmon.testing.pytest_plugin import VirtualTime
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

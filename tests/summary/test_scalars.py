@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -22,9 +22,6 @@ from asyncmon.summary import (
 )
 from asyncmon.summary.events import Event
 from asyncmon.summary.scalars import Scalar, ScalarRecords, scalars_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.asyncio

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from asyncmon.summary import FileWriter, FileWriterCache, SessionLog
+from asyncmon.summary import Event, FileWriter, FileWriterCache, SessionLog
 from asyncmon.summary.shared_writer import SharedWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from asyncmon.summary import Event
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

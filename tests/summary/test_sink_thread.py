@@ -7,16 +7,14 @@ import os
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from asyncmon.summary.sink_thread import SinkThread
 from asyncmon.system.background_worker import BackgroundWorker, new_worker
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 
 class Place:

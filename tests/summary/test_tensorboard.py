@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import math
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import matplotlib.image
 import numpy as np
@@ -23,9 +24,6 @@ from asyncmon.graph.ops.elementwise import multiply
 from asyncmon.protobuf.run_options import NodeStats, RunMetadata
 from asyncmon.summary import FileWriter, HistogramProto, SessionLog, Summary
 from asyncmon.summary.histogram import encode_histogram
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,12 +16,7 @@ from tensorboard.compat.proto.meta_graph_pb2 import MetaGraphDef
 from asyncmon.graph import Graph, constant
 from asyncmon.summary import Event, FileWriter, SessionLog, Summary, summary_iterator
 from asyncmon.testing import assert_nothing_left_behind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from asyncmon.testing.pytest_plugin import VirtualTime
+from asyncmon.testing.pytest_plugin import VirtualTime
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 from asyncmon.summary import FileWriter, SessionLog, summary_iterator
 from asyncmon.testing import assert_nothing_left_behind, wait_all_tasks_blocked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

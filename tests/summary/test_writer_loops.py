@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 from asyncmon.summary import FileWriter, FileWriterCache
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 Scalars = list[tuple[int, str, float]]
 

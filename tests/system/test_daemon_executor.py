@@ -6,7 +6,7 @@ import asyncio
 import gc
 import threading
 import weakref
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,9 +14,6 @@ import asyncmon as am
 from asyncmon.data import from_iterable
 from asyncmon.programs import FunctionProgram
 from asyncmon.system.daemon_executor import DaemonExecutor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def test_a_thread_that_hangs_is_left_behind_and_named(

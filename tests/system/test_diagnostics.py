@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from asyncmon.system import clock
 from asyncmon.system.diagnostics import Diagnostics, free_space
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+
+import pytest
 
 from asyncmon.system.error_text import add_note, phrase, text_of
-
-if TYPE_CHECKING:
-    import pytest
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,9 @@ import logging
 import threading
 import time
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,10 +17,6 @@ import asyncmon as am
 from asyncmon import graph as g
 from asyncmon.system.forgotten_await import ForgottenAwait
 from asyncmon.testing import ScriptedCreator, ScriptedSession
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.asyncio
 forgetful = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
@@ -41,7 +39,7 @@ async def test_a_loop_of_runs_that_are_not_awaited_raises_and_names_the_call_and
     async def train() -> None:
         async with session() as sess:
             while not sess.should_stop():
-                sess.run("x")  # type: ignore[unused-coroutine]
+                sess.run("x")  # type: ignore[unused-coroutine]  # the mistake
 
     with pytest.raises(RuntimeError) as caught:
         await train()
@@ -58,7 +56,7 @@ async def test_the_call_is_named_also_where_warnings_are_errors() -> None:
     def loop() -> None:
         while not coord.should_stop():
             if coord._forgotten._watch is not None:  # before, no code can catch them
-                asyncio.sleep(0)  # type: ignore[unused-coroutine]
+                asyncio.sleep(0)  # type: ignore[unused-coroutine]  # the mistake
 
     with pytest.raises(RuntimeError, match=r"^sleep\(\) at .*never awaited"):
         loop()

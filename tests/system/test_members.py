@@ -42,7 +42,7 @@ def test_a_member_is_looked_up_each_time() -> None:
 
 def test_an_undeclared_member_is_an_error() -> None:
     with pytest.raises(AttributeError, match="dpeth"):
-        assert members_of(Members, object()).dpeth  # type: ignore[attr-defined]
+        assert members_of(Members, object()).dpeth  # type: ignore[attr-defined]  # refused
 
 
 def test_a_misspelled_method_is_found_with_the_member_that_it_resembles() -> None:

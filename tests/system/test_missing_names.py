@@ -45,7 +45,7 @@ def test_what_modules_import_is_no_place_for_a_name(name: str) -> None:
 @pytest.mark.parametrize("name", ["__wrapped__", "_private", "nonsense", "cli"])
 def test_nothing_is_said_of_what_no_program_means(name: str) -> None:
     with pytest.raises(AttributeError) as caught:
-        am.__getattr__(name)  # type: ignore[attr-defined]
+        am.__getattr__(name)
     assert str(caught.value) == f"module 'asyncmon' has no attribute {name!r}"
 
 

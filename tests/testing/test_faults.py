@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from asyncmon.errors import AbortedError
-from asyncmon.runtime.hook import SessionRunArgs, SessionRunContext, SessionRunValues
+from asyncmon.runtime.hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 from asyncmon.testing import ScriptedSession, fail_at_step, fail_in
-
-if TYPE_CHECKING:
-    from asyncmon.runtime.hook import SessionRunHook
 
 pytestmark = pytest.mark.asyncio
 

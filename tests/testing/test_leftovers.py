@@ -6,15 +6,12 @@ import asyncio
 import os
 import tempfile
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import anyio
 import pytest
 
 from asyncmon.testing import assert_nothing_left_behind
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.asyncio
 

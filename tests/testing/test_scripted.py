@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -11,9 +12,6 @@ import pytest
 from asyncmon.errors import AbortedError, InvalidArgumentError, OutOfRangeError
 from asyncmon.system import clock
 from asyncmon.testing import ScriptedCreator, ScriptedSession
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -7,7 +7,7 @@ import multiprocessing
 import sys
 import threading
 from concurrent.futures import ProcessPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import aiofiles
 import anyio
@@ -15,11 +15,7 @@ import pytest
 
 from asyncmon.system import clock
 from asyncmon.testing import wait_all_tasks_blocked
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from asyncmon.testing.pytest_plugin import VirtualTime
+from asyncmon.testing.pytest_plugin import VirtualTime
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

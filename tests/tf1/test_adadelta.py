@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 import asyncmon.tf1 as tf
 from tests.graph.train.conftest import steps as steps
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 train = tf.train
 

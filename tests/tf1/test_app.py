@@ -7,17 +7,14 @@ import signal
 import subprocess
 import sys
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from absl import flags as absl_flags
 
 import asyncmon.tf1 as tf
 from tests import forked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 FLAGS = """
 import asyncmon.tf1 as tf

@@ -1,16 +1,13 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 import asyncmon.tf1 as tf
 from asyncmon.errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 pytestmark = pytest.mark.asyncio
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from itertools import product
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +14,6 @@ from asyncmon import graph
 from asyncmon.tf1 import train
 from asyncmon.tf1.readers import TextLineReader
 from tests.distributed.in_process import InProcessCluster
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.asyncio
 

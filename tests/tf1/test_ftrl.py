@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 import asyncmon.tf1 as tf
 from tests.graph.train.conftest import steps as steps
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 train = tf.train
 SETTINGS: list[dict[str, Any]] = [
@@ -74,4 +72,4 @@ def test_slots_have_the_names_of_tf1() -> None:
 )
 def test_numbers_out_of_range_are_refused(argument: str, value: float, sign: str) -> None:
     with pytest.raises(ValueError, match=f"{argument} {value} needs to be {sign} or zero"):
-        train.FtrlOptimizer(0.1, **{argument: value})  # type: ignore[arg-type]
+        train.FtrlOptimizer(0.1, **{argument: value})  # type: ignore[arg-type]  # an argument by name

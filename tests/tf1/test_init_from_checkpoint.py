@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +15,6 @@ import asyncmon.tf1 as tf
 from asyncmon.errors import NotFoundError
 from tests.checkpoint.test_partitioned_variables import model as in_parts
 from tests.checkpoint.test_partitioned_variables import save
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.asyncio
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import gzip
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from asyncmon.tf1 import input_data
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 RNG = np.random.default_rng(3)
 

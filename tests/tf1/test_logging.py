@@ -6,15 +6,12 @@ import logging
 import subprocess
 import sys
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 import asyncmon.tf1 as tf
 from tests import forked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,10 +11,7 @@ import pytest
 import asyncmon.tf1 as tf
 from asyncmon.errors import InvalidArgumentError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Evaluate = Callable[..., Any]
+Evaluate = Callable[..., Any]
 
 RNG = np.random.default_rng(17)
 LABELS = (RNG.random((4, 3)) > 0.5).astype("f")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +12,7 @@ import pytest
 import asyncmon.tf1 as tf
 from asyncmon.errors import InvalidArgumentError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Evaluate = Callable[..., Any]
+Evaluate = Callable[..., Any]
 
 pytestmark = pytest.mark.usefixtures("graph")
 RNG = np.random.default_rng(18)

@@ -7,15 +7,13 @@ import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import asyncmon.tf1 as tf
 from asyncmon.errors import DataLossError, FailedPreconditionError, NotFoundError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Options = tf.python_io.TFRecordOptions
 Compression = tf.python_io.TFRecordCompressionType
@@ -79,7 +77,7 @@ def test_options_say_what_they_cannot_do() -> None:
     with pytest.raises(ValueError, match="Not a valid compression_type: 'LZ'"):
         Options("LZ")
     with pytest.raises(TypeError, match="window_bits"):
-        Options("ZLIB", window_bits=9)  # type: ignore[call-arg]
+        Options("ZLIB", window_bits=9)  # type: ignore[call-arg]  # refused
     with pytest.raises(AttributeError, match="did you mean 'TFRecordWriter'"):
         _ = tf.python_io.TFRecordWritr
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import numpy as np
 import pytest
@@ -12,9 +12,6 @@ import pytest_asyncio
 import asyncmon.tf1 as tf
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.testing import wait_all_tasks_blocked
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 import asyncmon.tf1 as tf
 from asyncmon.errors import InvalidArgumentError
 from tests.graph.queues.test_specs import copy_attrs
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.asyncio
 

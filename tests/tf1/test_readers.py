@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 import asyncmon.tf1 as tf
 from asyncmon.errors import DataLossError, InvalidArgumentError, NotFoundError, OutOfRangeError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.asyncio
 
@@ -208,7 +206,7 @@ async def test_closing_the_session_ends_a_read_that_waits(sess: tf.Session) -> N
 
 async def test_a_reader_refuses_what_is_no_queue_of_names(sess: tf.Session) -> None:
     with pytest.raises(TypeError, match="from a queue, got 'x'"):
-        tf.TFRecordReader().read("x")  # type: ignore[arg-type]
+        tf.TFRecordReader().read("x")  # type: ignore[arg-type]  # refused
     with pytest.raises(TypeError, match="one string component"):
         tf.TFRecordReader().read(tf.FIFOQueue(1, [tf.int32]))
     with pytest.raises(ValueError, match="integer scalar"):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import asyncmon.tf1 as tf
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 REFUSED: dict[str, tuple[type[Exception], Callable[..., Any]]] = {
     "concat along a vector": (ValueError, lambda x: tf.concat([x, x], [0])),

@@ -84,7 +84,7 @@ def test_a_first_call_that_fails_can_be_repeated() -> None:
         template()
     assert template().name == "t/v:0"
     with pytest.raises(ValueError, match="name cannot be None"):
-        tf.make_template(None, body)  # type: ignore[arg-type]
+        tf.make_template(None, body)  # type: ignore[arg-type]  # refused
 
 
 def test_the_calls_number_the_names_of_ops() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +12,6 @@ import asyncmon.tf1 as tf
 from asyncmon.cli.main import all_commands
 from asyncmon.distributed import wire
 from asyncmon.tf1.readers import ReaderSpec
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.asyncio

@@ -15,7 +15,7 @@ def test_containers_nest_and_end() -> None:
             local = graph.Variable(1.0)
         with graph.container("a"), graph.container("b"):
             inner = graph.get_variable("x", [])
-        with pytest.raises(TypeError, match="must be a string"), g.container(None):  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="must be a string"), g.container(None):  # type: ignore[arg-type]  # refused
             pass
     assert name == "a"
     assert "container" not in {**default.op.attrs, **local.op.attrs}

@@ -79,12 +79,12 @@ def test_fields() -> None:
     assert (spec.device_type, spec.device_index) == ("GPU", 7)
     text = "<DeviceSpec(job=5, replica=3, task=4, device_type=GPU, device_index=7)>"
     assert repr(spec) == text
-    spec.job, spec.task, spec.device_type = 6, "8", "cpu"  # type: ignore[assignment]
+    spec.job, spec.task, spec.device_type = 6, "8", "cpu"  # type: ignore[assignment]  # converted
     assert spec.to_string() == "/job:6/replica:3/task:8/device:CPU:7"
     with pytest.raises(ValueError, match="invalid literal for int"):
-        spec.task = "q"  # type: ignore[assignment]
+        spec.task = "q"  # type: ignore[assignment]  # refused
     with pytest.raises(AttributeError, match="has no attribute 'foo'"):
-        spec.foo = 1  # type: ignore[attr-defined]
+        spec.foo = 1
 
 
 def test_merging() -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from asyncmon import graph as tf
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def device_in(*scopes: Any) -> str:

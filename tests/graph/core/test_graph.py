@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 
 from asyncmon import graph as tf
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
 
 T = TypeVar("T")
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import asyncmon.graph as tf
 from asyncmon.graph.core.walk import ancestors, descendants, predecessors
 
 
-def _names(ops: object) -> list[str]:
-    return [op.name for op in ops]  # type: ignore[attr-defined]
+def _names(ops: Iterable[tf.Operation]) -> list[str]:
+    return [op.name for op in ops]
 
 
 def test_ancestors_come_in_the_order_they_were_built_each_once() -> None:

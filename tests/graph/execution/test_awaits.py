@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,6 @@ import asyncmon.graph as tf
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core.op import table
 from asyncmon.testing import wait_all_tasks_blocked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

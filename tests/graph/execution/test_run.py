@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import gc
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,6 @@ import pytest
 from asyncmon import graph as tf
 from asyncmon.errors import DeadlineExceededError, InvalidArgumentError, OutOfRangeError, UnknownError
 from asyncmon.testing import wait_all_tasks_blocked
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

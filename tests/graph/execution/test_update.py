@@ -306,11 +306,11 @@ async def trained(make: Any, config: Any, *, beside_snapshots: bool = False) -> 
         async with tf.Session(config=config) as sess:
             await sess.run(tf.global_variables_initializer())
             for _ in range(4):
-                snapshot = await sess.snapshot() if beside_snapshots else None
+                snapshot: Any = await sess.snapshot() if beside_snapshots else None
                 before = {name: array.copy() for name, array in (snapshot or {}).items()}
                 await sess.run(op, {x: rng.standard_normal((20, 50)).astype(np.float32)})
                 for name, array in before.items():
-                    np.testing.assert_array_equal(snapshot[name], array)  # type: ignore[index]
+                    np.testing.assert_array_equal(snapshot[name], array)
             return await sess.run(v)
 
 

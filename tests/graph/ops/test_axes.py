@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +12,6 @@ from hypothesis import strategies as st
 
 from asyncmon import errors
 from asyncmon import graph as tf
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 X = np.random.default_rng(3).permutation(24).reshape(2, 3, 4) * 0.1 + 0.05
 ALONG: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {

@@ -20,7 +20,7 @@ def test_pad(ops: Any, mode: str) -> None:
     def run(x: Any) -> Any:
         return tf.pad(x, widths, mode)
 
-    expected = np.pad(X, widths, mode.lower())  # type: ignore[call-overload]
+    expected = np.pad(X, widths, mode.lower())  # type: ignore[call-overload]  # a name
     ops.agree(run, expected, X)
     ops.differentiate(run, X, max_elements=4)
 

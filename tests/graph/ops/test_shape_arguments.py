@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from asyncmon import graph as tf
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SHAPES = [
     np.array([2, 3]),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -15,9 +16,6 @@ from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.queues.queues import FIFOQueue
 from asyncmon.graph.session.session import Session
 from asyncmon.testing import wait_all_tasks_blocked
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from asyncmon.errors import CancelledError, InvalidArgumentError, OutOfRangeError
-from asyncmon.graph.queues.core import QueueCore
-from asyncmon.graph.queues.order import ByPriority, FirstInFirstOut, Shuffled
+from asyncmon.graph.queues.core import QueueCore, Request
+from asyncmon.graph.queues.order import ByPriority, FirstInFirstOut, Order, Shuffled
 from asyncmon.testing import wait_all_tasks_blocked
-
-if TYPE_CHECKING:
-    from asyncmon.graph.queues.core import Request
-    from asyncmon.graph.queues.order import Order
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asyncmon.errors import OutOfRangeError
-from asyncmon.graph.queues.core import QueueCore
+from asyncmon.graph.queues.core import QueueCore, Request
 from asyncmon.graph.queues.order import FirstInFirstOut
 from asyncmon.testing import run
-
-if TYPE_CHECKING:
-    from asyncmon.graph.queues.core import Request
 
 DISTURBANCES = st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=30)
 """For each operation: how many turns of the loop it gets, and whether it is cancelled then."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,9 +24,6 @@ from asyncmon.graph.queues.queues import FIFOQueue, RandomShuffleQueue
 from asyncmon.graph.session.session import Session
 from asyncmon.graph.variables.variable import Variable, global_variables_initializer
 from asyncmon.testing import wait_all_tasks_blocked
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

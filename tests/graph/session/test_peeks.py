@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,6 @@ from asyncmon import errors
 from asyncmon import graph as tf
 from asyncmon.graph.core.op import table
 from asyncmon.graph.execution import update
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.asyncio
 

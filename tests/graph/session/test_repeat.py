@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -11,9 +12,6 @@ import pytest_asyncio
 from asyncmon import graph as tf
 from asyncmon.errors import CancelledError, InvalidArgumentError, OutOfRangeError
 from asyncmon.testing import wait_all_tasks_blocked
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
 
 pytestmark = pytest.mark.asyncio
 

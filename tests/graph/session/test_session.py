@@ -338,7 +338,7 @@ async def test_feeds_that_are_no_mapping_are_named() -> None:
     x = tf.placeholder(tf.float32)
     async with tf.Session() as sess:
         with pytest.raises(TypeError, match=r"feed_dict must map tensors to values, got \[array"):
-            await sess.run(x, [np.zeros(2)])  # type: ignore[arg-type]
+            await sess.run(x, [np.zeros(2)])  # type: ignore[arg-type]  # refused
 
 
 async def test_a_fetch_of_none_says_where_it_may_come_from() -> None:

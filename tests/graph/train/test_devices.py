@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from asyncmon import graph as tf
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PS = [f"/job:ps/task:{i}" for i in range(3)]
 OPTIMIZERS: dict[str, Callable[[], Any]] = {
@@ -114,8 +112,8 @@ def test_averages() -> None:
         w = tf.get_variable("w", [2])
         averages = tf.train.ExponentialMovingAverage(0.9, zero_debias=True)
         averages.apply([v, x, w])
-    assert averages.average(v).device == v.device == PS[0]  # type: ignore[union-attr]
-    assert averages.average(w).device == w.device == PS[1]  # type: ignore[union-attr]
+    assert averages.average(v).device == v.device == PS[0]  # type: ignore[union-attr]  # that of a variable
+    assert averages.average(w).device == w.device == PS[1]  # type: ignore[union-attr]  # likewise
     assert averages.average(x).device == PS[2]  # type: ignore[union-attr]  # that of no variable
     biased = [u for u in tf.global_variables() if u.op.name.endswith(("biased", "local_step"))]
     assert [u.device for u in biased] == [PS[2]] * 2

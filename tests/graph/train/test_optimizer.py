@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,6 @@ from asyncmon import errors
 from asyncmon import graph as tf
 from asyncmon.graph.core.op import table
 from asyncmon.graph.ops.families import update_op
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 train = tf.train
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from asyncmon import graph as tf
-
-if TYPE_CHECKING:
-    from tests.graph.conftest import OpBench
+from tests.graph.conftest import OpBench
 
 
 def _clipped(value: Any) -> Any:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import asyncmon as am
 from asyncmon import graph as tf
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_it_is_found_in_its_collection_or_by_name_gs_1() -> None:

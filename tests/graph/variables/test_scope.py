@@ -242,7 +242,7 @@ def test_name_scopes_of_default_names_and_getters_are_those_of_tf1() -> None:
         pytest.raises(TypeError, match="auxiliary_name_scope"),
         tf.variable_scope(
             "s",
-            auxiliary_name_scope="x",  # type: ignore[arg-type]
+            auxiliary_name_scope="x",  # type: ignore[arg-type]  # refused
         ),
     ):
         pass

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +14,7 @@ import pytest
 from asyncmon.programs import FunctionProgram
 from asyncmon.testing import assert_nothing_left_behind, wait_all_tasks_blocked
 from tests.faults import FailAfterCommit
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tests.runtime.pipelines.conftest import Bench
+from tests.runtime.pipelines.conftest import Bench
 
 httpx = pytest.importorskip("httpx", reason="a test package is not installed")
 safetensors_numpy = pytest.importorskip("safetensors.numpy")
@@ -335,7 +332,7 @@ async def test_weights_of_any_shape_are_named_arrays(bench: Bench) -> None:
     async def use(state: Any, batch: Any) -> None:
         bench.used.extend(batch)
 
-    bench.program = lambda: program  # type: ignore[method-assign]
+    bench.program = lambda: program  # type: ignore[method-assign]  # of this test
     weights = {"w": "layer/w", "b": ["layer/b/0", "layer/b/1"]}
     async with served(bench, range(2), weights=weights) as (_, _, client):
         lease = await lease_of(client)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,11 +13,7 @@ from asyncmon import graph as g
 from asyncmon.errors import AbortedError
 from asyncmon.runtime.pipelines import Lease, Policy
 from tests.faults import FailAfterCommit
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.runtime.pipelines.conftest import Bench
+from tests.runtime.pipelines.conftest import Bench
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

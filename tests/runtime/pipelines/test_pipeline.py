@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,9 +13,7 @@ from asyncmon.errors import CancelledError, OutOfRangeError
 from asyncmon.runtime.pipelines import Item, Lease, Policy
 from asyncmon.testing import assert_nothing_left_behind
 from tests.faults import FailAfterCommit
-
-if TYPE_CHECKING:
-    from tests.runtime.pipelines.conftest import Bench
+from tests.runtime.pipelines.conftest import Bench
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -45,7 +43,7 @@ async def test_wrong_options_are_refused(bench: Bench, options: Any, message: st
 async def test_plain_function_is_refused(bench: Bench) -> None:
     async with bench.session() as sess:
         with pytest.raises(TypeError, match="takes an `async def` function"):
-            sess.produce([1], len)  # type: ignore[arg-type]
+            sess.produce([1], len)  # type: ignore[arg-type]  # refused
 
 
 async def test_async_generator_function_is_refused_with_the_remedy(bench: Bench) -> None:
@@ -531,10 +529,10 @@ async def test_workers_are_used_again_and_end_with_the_data(bench: Bench) -> Non
 
 
 async def test_stop_cancels_calls_and_loses_nothing(bench: Bench) -> None:
-    async def endless(element: int) -> int:
+    async def endless(element: int) -> Any:
         if element == 7:
             await asyncio.Event().wait()
-        return await bench.make(element)  # type: ignore[no-any-return]
+        return await bench.make(element)
 
     async with assert_nothing_left_behind(descriptors=False), bench.session(last=2) as sess:
         await bench.train(sess, sess.produce(range(12), endless, name="made"), 3)

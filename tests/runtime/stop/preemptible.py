@@ -13,12 +13,10 @@ import logging
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import asyncmon as am
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
 
 DIRECTORY, MOMENT, GRACE, HOST, HANG = sys.argv[1:]
 STEPS = 60

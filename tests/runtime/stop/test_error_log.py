@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from asyncmon.runtime import Coordinator
 from asyncmon.runtime.stop.error_log import ErrorLog
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

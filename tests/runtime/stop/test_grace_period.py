@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,18 +18,13 @@ from asyncmon.graph.ops.variable_ops import assign_add
 from asyncmon.graph.queues.queues import FIFOQueue
 from asyncmon.graph.variables.variable import Variable
 from asyncmon.programs import FunctionProgram
-from asyncmon.runtime import ChiefSessionCreator, MonitoredSession, SessionRunHook
+from asyncmon.runtime import ChiefSessionCreator, MonitoredSession, SessionRunHook, StepContext
 from asyncmon.testing import (
     RecordingHook,
     ScriptedCreator,
     ScriptedSession,
     assert_nothing_left_behind,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from asyncmon.runtime import StepContext
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

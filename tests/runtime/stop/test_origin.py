@@ -161,7 +161,7 @@ async def test_the_origin_decides_whether_the_data_has_ended(
     def fail() -> None:
         raise make()
 
-    rule = ENDS[kind.partition(":")[0]]  # type: ignore[index]
+    rule = ENDS[kind.partition(":")[0]]
     is_end = rule.stop_iteration if end.startswith("Stop") else rule.out_of_range
     made = scene(kind, fail)
     if is_end:

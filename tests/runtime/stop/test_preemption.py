@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import math
 import signal
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,6 @@ from asyncmon.runtime import ChiefSessionCreator, MonitoredSession, SessionRunHo
 from asyncmon.runtime.stop.deadline import SessionShutdown, Stage
 from asyncmon.runtime.stop.process_end import process_shutdown
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, assert_nothing_left_behind
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -7,15 +7,12 @@ import signal
 import sys
 import textwrap
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import asyncmon as am
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 from tests.runtime.stop.conftest import running, stopped
 
 # -- without a signal

@@ -6,17 +6,14 @@ import asyncio
 import os
 import signal
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from asyncmon.runtime.stop.process_end import ProcessShutdown
 from asyncmon.testing import RecordingHook
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.runtime.conftest import World
+from tests.runtime.conftest import World
 
 asynchronous = pytest.mark.asyncio
 

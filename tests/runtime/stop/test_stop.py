@@ -6,17 +6,15 @@ import asyncio
 import json
 import signal
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
 
 import pytest
 
 from asyncmon.runtime import Coordinator
 from asyncmon.runtime.stop.stop import Cause, Stop, StopEvent
 from asyncmon.testing import wait_all_tasks_blocked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

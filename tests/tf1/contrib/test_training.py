@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 import asyncmon.tf1 as tf
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Evaluate = Callable[..., Any]
+Evaluate = Callable[..., Any]
 
 pytestmark = pytest.mark.usefixtures("graph")
 HParams = tf.contrib.training.HParams

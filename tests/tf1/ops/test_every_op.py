@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import asyncmon.tf1 as tf
-from asyncmon.graph.core.op import OpDef, RandomOpDef
+from asyncmon.graph.core.op import OpDef, OpRecord, RandomOpDef
 from tests.graph.op_checks import (
     check_gradient,
     check_promises,
@@ -18,9 +19,6 @@ from tests.graph.op_checks import (
     ops_of,
     types_of,
 )  # fmt: skip
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 X = np.random.default_rng(31).uniform(0.2, 0.9, (4, 4))
 IMAGES, FILTERS = distinct((1, 4, 4, 2), -1.0, 1.0), distinct((2, 2, 2, 3), -1.0, 1.0)
@@ -123,14 +121,15 @@ def test_entries_keep_their_promises(name: str) -> None:
     check_promises(*SAMPLES[name])
 
 
-OPS = ops_of("asyncmon.tf1", without="asyncmon.graph")
+def own_ops() -> dict[str, OpRecord]:
+    return ops_of("asyncmon.tf1", without="asyncmon.graph")
 
 
 def test_every_op_with_a_gradient_has_a_case() -> None:
     seen = {"ResizeImages", "ResizeImagesGradient"}  # of float32, see tests/tf1/test_image.py
     for function, arrays in GRADIENTS.values():
         seen |= types_of(function, *arrays)
-    assert differentiable(OPS) - seen == set()
+    assert differentiable(own_ops()) - seen == set()
 
 
 OTHERS = ("segments", "tensor_array", "image", "resizing", "parsing", "readers")
@@ -141,7 +140,7 @@ def test_every_pure_op_has_a_sample() -> None:
     seen = {op.type for sample in SAMPLES.values() for op, *_ in nodes_of(*sample)}
     pure = {
         name
-        for name, op in OPS.items()
+        for name, op in own_ops().items()
         if isinstance(op, OpDef | RandomOpDef) and op.kernel is not None
         if not op.infer.__module__.endswith(OTHERS)
     }

@@ -55,7 +55,7 @@ async def test_sparse_tensors_of_other_shapes_are_refused() -> None:
         with pytest.raises(ValueError, match=r"rank|compatible"):
             tf.SparseTensor(*parts)
     with pytest.raises(TypeError, match="Expected a SparseTensor"):
-        tf.sparse_tensor_to_dense(tf.constant([1]))  # type: ignore[arg-type]
+        tf.sparse_tensor_to_dense(tf.constant([1]))  # type: ignore[arg-type]  # refused
     with pytest.raises(ValueError, match="combiner must be one of"):
         tf.nn.embedding_lookup_sparse(TABLE, tf.SparseTensor(*VALUE), None, combiner="max")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,6 @@ from hypothesis import strategies as st
 import asyncmon.tf1 as more
 from asyncmon import errors
 from asyncmon import graph as tf
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 X = np.random.default_rng(7).permutation(24).reshape(2, 3, 4) * 0.1 + 0.05
 SQUARE = X[0, :, :3]

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import os
 import textwrap
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import asyncmon.tf1 as tf
 from asyncmon.tf1.port.porting import port
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HEAD = """\
 import tensorflow as tf

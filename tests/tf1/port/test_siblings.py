@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from asyncmon.tf1.port.package import port_folder
 from asyncmon.tf1.port.porting import port
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FILES = {
     "helpers.py": """\

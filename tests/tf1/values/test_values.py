@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import asyncmon.tf1 as tf
 from tests.tf1.values import cases
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 VALUES: dict[str, Any] = json.loads(cases.VALUES.read_text())
 
