@@ -25,11 +25,7 @@ from asyncmon.runtime.protocols import SessionMembers
 from asyncmon.runtime.record_keeper import RecordKeeper
 from asyncmon.runtime.run_record import RunRecord
 from asyncmon.runtime.session_state import OTHER_LOOP, SessionState
-from asyncmon.runtime.session_statistics import (
-    QueueStatistics,
-    SessionStatistics,
-    queue_statistics,
-)
+from asyncmon.runtime.session_statistics import QueueStatistics, SessionStatistics, queue_statistics
 from asyncmon.runtime.step_fn import StepContext as _StepContext
 from asyncmon.runtime.step_fn import check_step_fn
 from asyncmon.runtime.stop.control import NO_REASON

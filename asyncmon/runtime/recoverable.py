@@ -109,8 +109,9 @@ class Recoverable:
         if task is None or task is caller or caller is None:
             return False
         await LoopBudget.of_running_loop().pause()  # a run may pause before it takes the lock
-        # A callback is all that shows that a task is awaited, and nothing announces a new one.
-        while self._lock.is_used_by(task) and not caller._callbacks:
+        # A callback is all that shows that a task is awaited, and nothing announces a new one. asyncio
+        # has no public name for it: a task of another class counts as awaited.
+        while self._lock.is_used_by(task) and not getattr(caller, "_callbacks", True):
             found = True
             await self._lock.wait_release(_AWAITED_SECS)
         return found
