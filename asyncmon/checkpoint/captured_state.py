@@ -154,7 +154,7 @@ async def fingerprints(raw: Any, own_objects: StatefulObjects, session_states: b
     for each in (objects, own_objects) if session_states else (own_objects,):
         states |= each.unnumbered_states()
         revisions |= each.revisions()
-    # Not copied: an array that changes meanwhile has another fingerprint, before and after.
+    # Not copied: an array that changes during the call has another fingerprint, before and after.
     return await in_thread(fingerprints_of, *pack_all(states, copies=False), revisions)
 
 

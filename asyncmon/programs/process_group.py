@@ -54,7 +54,7 @@ async def restored_states_of(session: Any) -> dict[str, Any]:
 async def hook_fingerprints(session: Any) -> Fingerprints:
     """Return the fingerprints of the states of the hooks of a process."""
     hooks = {n: obj for n, obj in stateful_of(session).objects.items() if n.startswith(_HOOKS)}
-    # Not copied: an array that changes meanwhile has another fingerprint in each process.
+    # Not copied: an array that changes during the call has another fingerprint in each process.
     packed = pack_all({name: hook.state_dict() for name, hook in hooks.items()}, copies=False)
     return await in_thread(fingerprints_of, *packed, {})
 

@@ -18,7 +18,7 @@ session compares it with the calls that have not ended."""
 def awaits(task: asyncio.Task[Any], call: Any) -> bool:
     """Return whether a task awaits a coroutine, directly or through other coroutines."""
     coro: Any = task.get_coro()
-    if getattr(coro, "cr_running", False):  # one that runs shows nothing of what it awaits
+    if getattr(coro, "cr_running", False):  # only a suspended one shows its awaited object
         # It has begun an eager task, which the calling code is part of.
         return coro is call or getattr(call, "cr_running", False)
     while coro is not None:

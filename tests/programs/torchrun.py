@@ -19,7 +19,7 @@ _IMPORTED = ("torch.distributed.run", "torch.optim", "torch._dynamo", "tests.pro
 
 
 def torchrun(module: str, *arguments: object, ranks: int = 2, restarts: int = 0, code: int = 0) -> str:
-    """Let ranks call ``run(*arguments)`` of a module; return what they and the agent print."""
+    """Let ranks call ``run(*arguments)`` of a module; return their output and that of the agent."""
     done = forked.run(
         Path(__file__), str(ranks), str(restarts), module, *map(str, arguments),
         imported=_IMPORTED, merged=True,

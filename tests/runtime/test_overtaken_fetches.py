@@ -95,7 +95,7 @@ async def test_what_a_recovery_overtakes_is_read_again(tmp_path: Path, source: s
 
 @pytest.mark.parametrize("source", ["dataset", "mapped", "pipeline", "channel"])
 async def test_end_fetched_beside_a_run_that_loses_steps_is_no_end(tmp_path: Path, source: str) -> None:
-    """The double buffer finds the end beside the last step, which fails and loses the one before."""
+    """The double buffer finds the end beside the last step, which fails and loses the step before."""
 
     async def same(element: int) -> int:
         return element

@@ -268,7 +268,7 @@ async def test_a_session_needs_no_weak_references(tmp_path: Path) -> None:
 async def test_last_save_has_the_items_and_priorities_set_after_the_last_step(
     world: World, tmp_path: Path
 ) -> None:
-    """The saves come at each step, and the buffer changes once more before the end."""
+    """The saves come at each step, and the buffer changes again before the end."""
     buffer = ReplayBuffer(10, sampling="prioritised", seed=1)
     buffer.add(0.0)
     saved: list[int] = []

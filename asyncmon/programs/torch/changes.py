@@ -47,7 +47,7 @@ class Changes:
         ]
 
     def list_tensors(self) -> None:
-        """List the tensors of the objects anew: modules may have got others."""
+        """List the tensors of the objects again: modules may have got others."""
         self._tensors = list(_tensors(self._objects))
         self._plain = [tensor for _, tensor in self._tensors]
 
