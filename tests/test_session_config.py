@@ -156,9 +156,9 @@ async def test_intra_op_threads_leave_blas_one_thread(
 @pytest.mark.parametrize("threads", [1, 2, 5])
 async def test_intra_op_threads_are_how_many_take_part(threads: int) -> None:
     async with tf.Session(config=SessionConfig(intra_op_parallelism_threads=threads)) as sess:
-        assert sess.backend.executor.threads.team.size == threads - 1
+        assert sess.backend.executor.team.size == threads - 1
     async with tf.Session() as sess:
-        assert sess.backend.executor.threads.team.size == CORES - 1
+        assert sess.backend.executor.team.size == CORES - 1
 
 
 async def test_the_timeout_is_that_of_runs_without_one() -> None:

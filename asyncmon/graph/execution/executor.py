@@ -59,9 +59,10 @@ class Executor:
         self._budget: LoopBudget
         self._lock = FairLock()
         self._holder: Run | None = None
-        self._team = Team((config.intra_op_parallelism_threads or CORES) - 1, "asyncmon-session-help")
+        self.team = Team((config.intra_op_parallelism_threads or CORES) - 1, "asyncmon-session-help")
+        """The threads that help with large operations."""
         workers = config.inter_op_parallelism_threads or config.workers
-        around = partial(using_team, self._team)
+        around = partial(using_team, self.team)
         self.threads = SessionThreads(workers, FailedPreconditionError, around)
         self._runs: set[Run] = set()
         self._busy = 0  # workers that may be in a commit
@@ -282,7 +283,7 @@ class Executor:
             cancelled = await outlast(self._ended) or cancelled
         if only is None:
             self.threads.close()
-            self._team.close()
+            self.team.close()
         resources.clear()
         try:
             if cancelled is not None:
