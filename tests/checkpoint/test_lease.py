@@ -96,10 +96,21 @@ async def test_second_process_is_refused_while_the_first_one_renews_its_lease(
     assert LEASE_NAME not in await names(url)
 
 
+async def suspend(lease: Lease) -> None:
+    """Stop the renewals of a lease, and wait for one that has begun."""
+    lease.forget()
+
+    def wait() -> None:
+        with lease._lock:
+            pass
+
+    await in_thread(wait)
+
+
 @pytest.mark.usefixtures("quick")
 async def test_lease_that_is_not_renewed_expires(url: str, make_session: MakeSession) -> None:
     async with other_process(url) as lease:
-        lease.forget()  # as after a kill on another machine
+        await suspend(lease)  # as after a kill on another machine
         saver = Saver()
         await saver.save(make_session(a=1.0), f"{url}/m", 1)
         with pytest.raises(FailedPreconditionError, match="Another process saves"):
@@ -136,7 +147,7 @@ async def test_process_that_was_suspended_commits_nothing_after_its_lease_was_ta
     saver = Saver()
     await saver.save(make_session(a=1.0), f"{url}/m", 1)
     mine = Directory.of(url)._lock._lease
-    mine.forget()
+    await suspend(mine)
     async with other_process(url):
         with pytest.raises(FailedPreconditionError, match="Another process saves"):
             await in_thread(lambda: (mine._ended.clear(), mine._renew_now(), mine.check()))
