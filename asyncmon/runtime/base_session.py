@@ -111,9 +111,8 @@ class _MonitoredSession:
         return self
 
     async def __aexit__(self, _type: object, exc: BaseException | None, _traceback: object) -> bool:
-        is_cancelled = self._stops.leave_body(exc)  # by a signal
         try:
-            return await self._closing.close(None if is_cancelled else exc) or is_cancelled
+            return await self._closing.close(self._stops.leave_body(exc))
         finally:
             leave(self._hooks.observers, self._before)
 

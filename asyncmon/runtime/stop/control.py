@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from contextvars import Context
 from numbers import Real
-from typing import Any, cast
+from typing import cast
 
 from asyncmon.errors import CancelledError, DeadlineExceededError, StepTimeoutError
 from asyncmon.runtime.stop.deadline import SessionShutdown, Stage
@@ -97,10 +97,7 @@ class StopControl:
         self.step_secs = step_secs
         self.preemption = preemption
         self._interrupt = interrupt
-        self._body: asyncio.Task[Any] | None = None
-        self._body_cancels = 0  # requests by other code, before the body
-        self._body_is_cancelled = False
-        self._body_timer: asyncio.TimerHandle | None = None
+        self._body: CallScope | None = None
         self._errors: ErrorLog | None = None  # of the present coordinator
         self._tasks_stop: StopEvent | None = None
 
@@ -114,8 +111,6 @@ class StopControl:
         """Stop to act on requests: the session closes, which has deadlines of its own."""
         self.shutdown.is_closing = True
         self.scopes.on_enter = None
-        if self._body_timer is not None:
-            self._body_timer.cancel()
         for scope in self.scopes.open:
             if scope.timer is not None:
                 scope.timer.cancel()
@@ -123,16 +118,19 @@ class StopControl:
 
     def enter_body(self) -> None:
         """Let a signal cancel the calling task, if it does not end within the grace period."""
-        self._body = task = asyncio.current_task()
-        self._body_cancels = 0 if task is None else task.cancelling()
+        self._body = CallScope(CallScopes(), "body")  # not among the calls: runs in it are timed
+        self._body.__enter__()
 
-    def leave_body(self, error: BaseException | None) -> bool:
-        """End that. Return whether the error of the body is only this cancellation."""
-        task, self._body = self._body, None
-        if task is None or not self._body_is_cancelled:
-            return False
-        is_ours = task.uncancel() <= self._body_cancels
-        return is_ours and isinstance(error, asyncio.CancelledError)
+    def leave_body(self, error: BaseException | None) -> BaseException | None:
+        """End that. Return the error of the body, that of this cancellation in its place."""
+        if self._body is not None:
+            try:
+                self._body.__exit__(None, error, None)
+            except DeadlineExceededError as ended:
+                return ended
+            finally:
+                self._body = None
+        return error
 
     def release(self) -> None:
         """Let the raw session go, and errors, whose frames refer to it: the session is closed."""
@@ -235,10 +233,10 @@ class StopControl:
         self.request(Stop(Cause.SIGNAL, f"signal {name}", preempted=True))
         error = CancelledError(f"The session was not opened: a stop came, {self.event.reason!r}.")
         self.scopes.interrupt(error, "opening")
-        if at is not None and not self.shutdown.is_hosted:  # am.run cancels main
-            loop = asyncio.get_running_loop()
-            when = self.shutdown.end_of_body()
-            self._body_timer = loop.call_at(when, self._end_body, context=self.context)
+        if at is not None and self._body is not None and not self.shutdown.is_hosted:
+            # am.run cancels main in its place.
+            loop, when = asyncio.get_running_loop(), self.shutdown.end_of_body()
+            self._body.timer = loop.call_at(when, self._end_body, context=self.context)
         # The one grace period of the signal replaces those of calls from an earlier stop: _act
         # starts it for all, as request() above has ordered.
         for scope in self.scopes.open:
@@ -247,14 +245,13 @@ class StopControl:
                 scope.timer = None
 
     def _end_body(self) -> None:
-        if self._body is None:
+        body = self._body
+        if body is None or body.task is None or self.shutdown.is_closing:
             return
-        logger.warning(
-            "The body of the session did not end within the grace period, and is cancelled: %s.",
-            where_it_waits(self._body),
-        )  # fmt: skip
-        self._body.cancel("asyncmon: stopped by a signal")
-        self._body_is_cancelled = True
+        what = "The body of the session did not end within the grace period"
+        logger.warning("%s, and is cancelled: %s.", what, where_it_waits(body.task))
+        self.ended = DeadlineExceededError(f"{what} after a stop ({self.reason}).")
+        body.interrupt(self.ended)
 
     @property
     def stop(self) -> Stop | None:
